@@ -1,0 +1,1 @@
+"""Ending exactly the processes that were meant, and nothing else. Standard library only, for `python -I -S`."""

@@ -116,7 +116,6 @@ def test_a_zombie_is_the_same_but_not_alive(start):
 def test_descendants_are_found_by_both_ways(start, monkeypatch):
     program = "import os, signal\nif os.fork() == 0:\n  os.setsid()\n  os.fork()\n"
     process = python(start, program + WAIT)
-    process.stdout.close()
     direct = until(lambda: (lambda below: below if len(below) == 2 else None)(tree.below([process.pid])))
     assert sorted(direct) == sorted(child.pid for child in psutil.Process(process.pid).children(recursive=True))
     monkeypatch.setattr(tree, "children", lambda pid: None)

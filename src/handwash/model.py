@@ -9,7 +9,7 @@ from handwash.frozen import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Generic, Optional, TypeVar, Union
+    from typing import TypeVar, Union
 
     T = TypeVar("T")
 
@@ -27,28 +27,32 @@ class Node:
 
     kind: str
     host: str
-    job: Optional[str]
+    job: str | None
     container: bool
     why: tuple[str, ...]
-    scheduler: Optional[str] = None
+    scheduler: str | None = None
 
 
 @frozen
 class Job:
-    """One row of the scheduler's queue that belongs to the person."""
+    """One row of the scheduler's queue that belongs to the person.
+
+    `id` as people write it (`123_4` for an array task), `number` as the job's own environment has it.
+    """
 
     id: str
+    number: str
     state: str
     name: str
     partition: str
     nodes: tuple[str, ...]
-    gpus: Optional[int]
-    elapsed_s: Optional[int]
-    limit_s: Optional[int]
-    interactive: Optional[bool]
+    gpus: int | None
+    elapsed_s: int | None
+    limit_s: int | None
+    interactive: bool | None
 
     @property
-    def gpu_hours(self) -> Optional[float]:
+    def gpu_hours(self) -> float | None:
         """GPU-hours so far (GPUs times hours since the start); None where either is not known."""
         if self.gpus is None or self.elapsed_s is None:
             return None
@@ -57,26 +61,37 @@ class Job:
 
 @frozen
 class GpuUse:
-    """One process on one GPU in the driver's own list. `memory` in bytes, None where the driver does not say."""
+    """One process on one GPU in the driver's own list. `memory` in bytes, None where the driver does not say.
+
+    `kind`: compute, graphics, mps (a client of the multi-process service). `instance`: GPU and compute instance under MIG.
+    """
 
     pid: int
-    memory: Optional[int]
+    memory: int | None
     kind: str
+    instance: tuple[int, int] | None = None
 
 
 @frozen
 class Gpu:
-    """One GPU of this node as the driver numbers it. `utilisation` from 0 to 1, None where it cannot be told (MIG)."""
+    """One GPU of this node as the driver numbers it. `utilisation` from 0 to 1, None where it cannot be told (MIG).
+
+    `uses_known`: whether `uses` is the driver's word; False where it would not say. `device`: the GPU's device file, or "".
+    `notes`: what is wrong with the GPU or with the answers about it, in words.
+    """
 
     index: int
     uuid: str
     name: str
-    memory_used: Optional[int]
-    memory_total: Optional[int]
-    utilisation: Optional[float]
+    memory_used: int | None
+    memory_total: int | None
+    utilisation: float | None
     shared: bool
-    minor: Optional[int] = None
+    minor: int | None = None
     uses: tuple[GpuUse, ...] = ()
+    uses_known: bool = True
+    device: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @frozen
@@ -100,31 +115,37 @@ class Process:
     rss: int
     terminal: int
     sid: int
-    job: Optional[str] = None
-    session: Optional[str] = None
-    attributed_by: Optional[str] = None
+    pgid: int
+    job: str | None = None
+    step: str | None = None
+    session: str | None = None
+    attributed_by: str | None = None
     gpus: tuple[int, ...] = ()
     devices: tuple[str, ...] = ()
 
 
 @frozen
 class Survey:
-    """The four answers, each known or unknown-because; `chain` holds the pids of handwash and of the shells that ask."""
+    """The four answers, each known or unknown-because; `chain` holds the pids of handwash and of the shells that ask.
+
+    `session`: the safe-srun session this shell says it is in. `running_sessions`: those whose owner is alive.
+    """
 
     node: Union[Node, Unknown]
     jobs: Union[tuple[Job, ...], Unknown]
     gpus: Union[tuple[Gpu, ...], Unknown]
     processes: Union[tuple[Process, ...], Unknown]
     site: Site
-    session: Optional[str] = None
+    session: str | None = None
     chain: tuple[int, ...] = ()
+    running_sessions: tuple[str, ...] = ()
 
 
 @frozen
 class Site:
     """What the site's own configuration says. `proctrack`: cgroup, linuxproc, pgid …, None where it could not be asked."""
 
-    proctrack: Optional[str] = None
+    proctrack: str | None = None
 
 
 @frozen
@@ -140,7 +161,7 @@ class Judged:
 
 @frozen
 class Verdict:
-    """`verdict`: clean, leftover, unknown. `unknown`: what could not be told, in words. `idle_jobs`: jobs nobody sits in."""
+    """`verdict`: clean, leftover, unknown. `unknown`: what could not be told, in words."""
 
     verdict: str
     judged: tuple[Judged, ...]

@@ -1,0 +1,59 @@
+"""`handwash status`, `where` and `check`: they look and tell, and change nothing."""
+
+from __future__ import annotations
+
+from handwash import answers, judge, render, survey, tell, world
+from handwash.cli import Exit
+from handwash.config import Config
+from handwash.messages import _
+from handwash.model import Judged, Unknown, Verdict
+
+_CODES = {"clean": Exit.CLEAN, "leftover": Exit.FOUND, "unknown": Exit.UNKNOWN}
+
+
+def where(settings: Config, as_json: bool) -> int:
+    """Where am I: 0 if it could be told, 3 if not."""
+    seen = survey.take(settings.deadline, only=("node", "jobs"))
+    if as_json:
+        answers.show(answers.where(seen))
+    else:
+        render.say(tell.place(seen.node))
+        if not isinstance(seen.node, Unknown):
+            for why in seen.node.why:
+                render.say("  " + render.harmless(why, 500))
+    return Exit.UNKNOWN if isinstance(seen.node, Unknown) else Exit.CLEAN
+
+
+def check(settings: Config, as_json: bool) -> int:
+    """The triple check. Exit code by the verdict."""
+    return _look(settings, as_json, with_others=False)
+
+
+def status(settings: Config, as_json: bool) -> int:
+    """The triple check with all that is known of it: others' processes on the GPUs, allocations nobody may sit in."""
+    return _look(settings, as_json, with_others=True)
+
+
+def _look(settings: Config, as_json: bool, with_others: bool) -> int:
+    seen = survey.take(settings.deadline)
+    now = world.now()
+    verdict = judge.judge(seen, world.uid(), now)
+    if as_json:
+        answers.show(answers.check(seen, verdict))
+        return _CODES[verdict.verdict]
+    render.say(tell.place(seen.node))
+    tell.three_looks(seen, verdict)
+    rows = shown(verdict, with_others)
+    if rows:
+        tell.process_table(rows, seen, now)
+    tell.summary(verdict)
+    if with_others:
+        for job in judge.unattended_jobs(seen):
+            sentence = _("Job {job} is interactive and goes on: if nobody works in it, end it with: scancel {job}")
+            render.say(sentence.format(job=job.id))
+    return _CODES[verdict.verdict]
+
+
+def shown(verdict: Verdict, with_others: bool) -> tuple[Judged, ...]:
+    """The rows worth a table: what is left over; with others, whoever else is on a GPU, and what holds one."""
+    return tuple(one for one in verdict.judged if one.leftover or (with_others and one.process.gpus))

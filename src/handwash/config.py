@@ -1,0 +1,119 @@
+"""Settings: the site's file, then the person's, then the environment; the later one wins.
+
+A setting that cannot be used is told in one line and the one before it stays in force: a typing error in a file on the
+shared disk must not take anybody's shell away.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from handwash import paths, world
+from handwash.frozen import frozen, replace
+from handwash.messages import _
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+BANNERS = ("full", "line", "off")
+ON_EXIT = ("ask", "warn", "clean", "off")
+_SIZE_CAP = 256 * 1024
+
+
+@frozen
+class Config:
+    """`deadline`: seconds for a check; `grace`: seconds between TERM and KILL. `complaints`: what could not be used."""
+
+    disable: bool = False
+    banner: str = "full"
+    on_exit: str = "ask"
+    deadline: float = 3.0
+    grace: float = 5.0
+    lang: str | None = None
+    complaints: tuple[str, ...] = ()
+
+
+def load() -> Config:
+    """The settings in force. Reads no file that is not there, and imports no TOML reader for it."""
+    config = Config()
+    own = world.env.get("HANDWASH_CONFIG") or paths.user_config_file()
+    for path in (paths.site_config_file(), own):
+        config = _with_file(config, path, must_exist=path == world.env.get("HANDWASH_CONFIG"))
+    return _with_environment(config)
+
+
+def _with_file(config: Config, path: str, must_exist: bool) -> Config:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_SIZE_CAP + 1)
+    except FileNotFoundError:
+        return _complain(config, _("{path} does not exist.").format(path=path)) if must_exist else config
+    except OSError as error:
+        return _complain(config, _("{path} cannot be read: {error}.").format(path=path, error=error.strerror))
+    if len(content) > _SIZE_CAP:
+        return _complain(config, _("{path} is too large for a settings file.").format(path=path))
+    try:
+        values = _toml(content)
+    except ValueError as error:
+        return _complain(config, _("{path} is not valid TOML: {error}.").format(path=path, error=error))
+    for name, value in values.items():
+        config = _with_value(config, name, value, path)
+    return config
+
+
+def _toml(content: bytes) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib as reader
+    else:
+        world.add_site_packages()
+        import tomli as reader
+    return reader.loads(content.decode("utf-8"))
+
+
+def _with_environment(config: Config) -> Config:
+    disable = world.env.get("HANDWASH_DISABLE", "")
+    if disable:
+        config = replace(config, disable=disable not in ("0", "false", "no"))
+    for name in ("banner", "on_exit", "deadline", "grace", "lang"):
+        variable = "HANDWASH_" + name.upper()
+        text = world.env.get(variable)
+        if text:
+            config = _with_value(config, name, text, variable)
+    return config
+
+
+def _with_value(config: Config, name: str, value: Any, where: str) -> Config:
+    usable: Any = None
+    expected = ""
+    if name == "disable":
+        usable, expected = (value if isinstance(value, bool) else None), "true, false"
+    elif name == "banner":
+        usable, expected = (value if value in BANNERS else None), ", ".join(BANNERS)
+    elif name == "on_exit":
+        usable, expected = (value if value in ON_EXIT else None), ", ".join(ON_EXIT)
+    elif name in ("deadline", "grace"):
+        usable, expected = _seconds(value, smallest=0.1 if name == "deadline" else 0.0), _("a number of seconds")
+    elif name == "lang":
+        usable, expected = (value if isinstance(value, str) else None), "en, zh_CN"
+    else:
+        return _complain(config, _("{where}: there is no setting {name}.").format(where=where, name=repr(name)))
+    if usable is None:
+        sentence = _("{where}: {name} cannot be {value}; it takes: {expected}.")
+        return _complain(config, sentence.format(where=where, name=name, value=repr(value), expected=expected))
+    return replace(config, **{name: usable})
+
+
+def _seconds(value: Any, smallest: float) -> float | None:
+    """A finite number of seconds up to ten minutes, or None."""
+    if isinstance(value, bool):
+        return None
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        return None
+    return seconds if smallest <= seconds <= 600 else None
+
+
+def _complain(config: Config, sentence: str) -> Config:
+    return replace(config, complaints=(*config.complaints, sentence))

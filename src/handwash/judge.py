@@ -1,0 +1,258 @@
+"""Whose work each process is, and what happens to it if the person leaves now. Pure: survey in, verdict out."""
+
+from __future__ import annotations
+
+from handwash.frozen import frozen
+from handwash.messages import N_, _
+from handwash.model import Job, Judged, Node, Process, Survey, Unknown, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    pass
+
+# Programs that people start to outlive a terminal, and what a login brings with it: named as such, never leftovers.
+_SERVICE_NAMES = frozenset(
+    """
+    SCREEN screen tmux zellij mosh-server dtach abduco code-server code-tunnel jupyter jupyter-lab jupyter-notebook
+    jupyter-server jupyter_server jupyterlab notebook jupyterhub jupyterhub-singleuser rsession rserver
+    remote-dev-server.sh systemd (sd-pam) dbus-daemon dbus-broker gpg-agent ssh-agent sshd sshd-session sftp-server
+    pipewire wireplumber pulseaudio gvfsd emacsclient nvidia-cuda-mps-control nvidia-cuda-mps-server
+    """.split()
+)
+# Clients of the scheduler: they wait for a job that lives elsewhere and hold nothing themselves.
+_CLIENT_NAMES = frozenset("srun salloc sbatch squeue scancel sattach sinfo scontrol".split())
+_SERVICE_PATHS = ("/.vscode-server/", "/.cursor-server/", "/.windsurf-server/", "/JetBrains/RemoteDev/")
+
+_SURVIVES, _ENDS, _FATE_UNKNOWN = "survives", "ends-with-job", "unknown"
+
+
+@frozen
+class Policy:
+    """Thresholds for work on a login node: average cores over its life, and CPU seconds before that counts."""
+
+    login_cores: float = 0.5
+    login_cpu_s: float = 60.0
+
+
+@frozen
+class _Context:
+    survey: Survey
+    policy: Policy
+    node: Node | None
+    living: frozenset[str] | None
+    mine: dict[int, Process]
+    own_step: str | None
+    own_sid: int | None
+    shell_pgid: int | None
+    now: float
+
+
+def judge(survey: Survey, uid: int, now: float, policy: Policy | None = None) -> Verdict:
+    """The verdict on a survey taken by `uid` at `now` (seconds since the epoch)."""
+    unknown = [
+        sentence.format(why=answer.why)
+        for answer, sentence in (
+            (survey.node, N_("Where this shell is could not be told: {why}")),
+            (survey.jobs, N_("Which jobs are yours could not be told: {why}")),
+            (survey.gpus, N_("Who is on the GPUs could not be told: {why}")),
+            (survey.processes, N_("Which processes are yours could not be told: {why}")),
+        )
+        for sentence in (_(sentence),)
+        if isinstance(answer, Unknown)
+    ]
+    judged: tuple[Judged, ...] = ()
+    if not isinstance(survey.processes, Unknown):
+        context = _context(survey, uid, now, policy or Policy())
+        judged = tuple(_judge(process, uid, context) for process in survey.processes if process.pid not in survey.chain)
+    if any(one.leftover for one in judged):
+        word = "leftover"
+    else:
+        word = "unknown" if unknown else "clean"
+    return Verdict(word, judged, tuple(unknown))
+
+
+def unattended_jobs(survey: Survey) -> tuple[Job, ...]:
+    """Running interactive jobs with GPUs that this shell is not in: an allocation that may have nobody in it.
+
+    Whether someone sits in one from another host cannot be seen, so this is for a remark, not for a verdict.
+    """
+    if isinstance(survey.jobs, Unknown):
+        return ()
+    here = None if isinstance(survey.node, Unknown) else survey.node.job
+    return tuple(
+        job for job in survey.jobs if job.interactive and job.gpus and job.state == "RUNNING" and job.number != here
+    )
+
+
+def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:
+    processes = () if isinstance(survey.processes, Unknown) else survey.processes
+    mine = {process.pid: process for process in processes if process.uid == uid}
+    own = [mine[pid] for pid in survey.chain if pid in mine]
+    living = None if isinstance(survey.jobs, Unknown) else frozenset(job.number for job in survey.jobs)
+    node = None if isinstance(survey.node, Unknown) else survey.node
+    job = node.job if node else None
+    return _Context(
+        survey=survey,
+        policy=policy,
+        node=node,
+        living=living,
+        mine=mine,
+        own_step=next((process.step for process in own if process.job == job and process.step is not None), None),
+        own_sid=own[0].sid if own else None,
+        shell_pgid=own[-1].pgid if own else None,
+        now=now,
+    )
+
+
+def _judge(process: Process, uid: int, context: _Context) -> Judged:
+    if process.uid != uid:
+        return Judged(process, "other-user", _SURVIVES, False, _("It belongs to {user}.").format(user=process.user))
+    if process.state in ("Z", "X"):
+        whose = "session" if _in_own_job(process, context) else "no-job"
+        why = _("It has ended; its parent, process {ppid}, has not collected it yet.").format(ppid=process.ppid)
+        return Judged(process, whose, _ENDS, False, why)
+    if is_service(process):
+        why = _("A background service: it is meant to outlive a terminal.")
+        return Judged(process, "service", _fate_in_job(process, context), False, why)
+    if process.name in _CLIENT_NAMES:
+        return _plain(process, context, False, _("A scheduler's client: its job is in the queue."))
+    if process.job is not None:
+        return _judge_with_job(process, context)
+    return _judge_without_job(process, context)
+
+
+def is_service(process: Process) -> bool:
+    """tmux, screen, editors' and notebook servers, and the agents and daemons of a login."""
+    if process.name in _SERVICE_NAMES or process.name.startswith("tmux:"):
+        return True
+    return any(path in process.command for path in _SERVICE_PATHS)
+
+
+def _in_own_job(process: Process, context: _Context) -> bool:
+    return context.node is not None and context.node.job is not None and process.job == context.node.job
+
+
+def _judge_with_job(process: Process, context: _Context) -> Judged:
+    assert process.job is not None
+    if _in_own_job(process, context):
+        if _of_this_session(process, context):
+            fate = _fate_in_job(process, context)
+            return Judged(process, "session", fate, _counts_in_session(process, context), _session_sentence(fate))
+        why = _("It belongs to another part of job {job}, which goes on.").format(job=process.job)
+        return Judged(process, "living-job", _SURVIVES, False, why)
+    if context.living is None:
+        why = _("It belongs to job {job}; whether that still runs could not be told.").format(job=process.job)
+        return Judged(process, "living-job", _FATE_UNKNOWN, False, why)
+    if process.job in context.living:
+        why = _("It belongs to job {job}, which is still in the queue.").format(job=process.job)
+        return Judged(process, "living-job", _SURVIVES, False, why)
+    why = _("Its job {job} is no longer in the queue.").format(job=process.job)
+    return Judged(process, "ended-job", _SURVIVES, not _attended(process, context), why)
+
+
+def _of_this_session(process: Process, context: _Context) -> bool:
+    """Belongs to what this shell started, and not to another step or another session within the same job."""
+    own = context.survey.session
+    if own is not None and process.session is not None:
+        return process.session == own
+    if _descends_from_chain(process, context):
+        return True
+    if process.step is not None and context.own_step is not None:
+        return process.step == context.own_step
+    job = _job_row(process.job, context)
+    return job is not None and job.interactive is True and process.step is None and context.own_step is None
+
+
+def _job_row(number: str | None, context: _Context) -> Job | None:
+    jobs = () if isinstance(context.survey.jobs, Unknown) else context.survey.jobs
+    return next((job for job in jobs if job.number == number), None)
+
+
+def _descends_from_chain(process: Process, context: _Context) -> bool:
+    pid, steps = process.ppid, 0
+    while pid in context.mine and steps < 128:
+        if pid in context.survey.chain:
+            return True
+        pid, steps = context.mine[pid].ppid, steps + 1
+    return pid in context.survey.chain
+
+
+def _counts_in_session(process: Process, context: _Context) -> bool:
+    """On a compute node all of the session's work counts; in a shell that salloc left on the login node only real load."""
+    if context.node is not None and context.node.kind == "allocation-shell":
+        return _is_load(process, context)
+    return True
+
+
+def _session_sentence(fate: str) -> str:
+    return {
+        _ENDS: _("It belongs to this session and ends with it."),
+        _SURVIVES: _("It belongs to this session and will go on after you leave."),
+    }.get(fate, _("It belongs to this session; whether it ends with it could not be told."))
+
+
+def _fate_in_job(process: Process, context: _Context) -> str:
+    """What leaving does to a process of this job: a safe-srun session and proctrack/cgroup end it, the others do not.
+
+    Measured on 22.05 and 24.11: after the end of `srun --pty bash` linuxproc leaves everything, pgid everything outside
+    the first task's process group.
+    """
+    if not _in_own_job(process, context) and process.session is None:
+        return _SURVIVES
+    if process.session is not None and process.session == context.survey.session:
+        return _ENDS
+    proctrack = context.survey.site.proctrack
+    if not _in_own_job(process, context):
+        return _SURVIVES
+    if proctrack == "cgroup":
+        return _ENDS
+    if proctrack == "linuxproc":
+        return _SURVIVES
+    if proctrack == "pgid":
+        return _ENDS if process.pgid == context.shell_pgid else _SURVIVES
+    return _FATE_UNKNOWN
+
+
+def _judge_without_job(process: Process, context: _Context) -> Judged:
+    own = context.survey.session
+    if process.session is not None:
+        if process.session == own:
+            return Judged(process, "session", _ENDS, True, _session_sentence(_ENDS))
+        if process.session in context.survey.running_sessions:
+            why = _("It belongs to session {session}, which still runs.").format(session=process.session)
+            return Judged(process, "living-job", _SURVIVES, False, why)
+        why = _("It was started by session {session}, which is over.").format(session=process.session)
+        return Judged(process, "no-job", _SURVIVES, not _attended(process, context), why)
+    if context.node is not None and context.node.kind in ("login", "allocation-shell"):
+        if process.gpus or process.devices:
+            return _plain(process, context, not _attended(process, context), _("It holds a GPU on the login node."))
+        heavy = _is_load(process, context)
+        why = _("It keeps the login node busy.") if heavy else _("It runs on the login node.")
+        return _plain(process, context, heavy and not _attended(process, context), why)
+    if context.node is not None and context.node.kind == "workstation":
+        holds = bool(process.gpus or process.devices)
+        why = _("It holds a GPU and no terminal is attached to it.") if holds else _("It runs on this machine.")
+        return _plain(process, context, holds and not _attended(process, context), why)
+    if process.uid == 0 and not process.devices:
+        return _plain(process, context, False, _("It belongs to the system."))
+    return _plain(process, context, not _attended(process, context), _("No job of yours accounts for it."))
+
+
+def _plain(process: Process, context: _Context, leftover: bool, why: str) -> Judged:
+    login = context.node is not None and context.node.kind in ("login", "allocation-shell")
+    return Judged(process, "login-work" if login else "no-job", _SURVIVES, leftover, why)
+
+
+def _is_load(process: Process, context: _Context) -> bool:
+    if process.gpus or process.devices:
+        return True
+    age = max(context.now - process.started, 0.01)
+    return process.cpu_s >= context.policy.login_cpu_s and process.cpu_s / age >= context.policy.login_cores
+
+
+def _attended(process: Process, context: _Context) -> bool:
+    """Someone sits at its terminal, in another window than the one that asks: the leader of its session is alive there."""
+    if process.terminal == 0 or process.sid == context.own_sid:
+        return False
+    leader = context.mine.get(process.sid)
+    return leader is not None and leader.terminal == process.terminal and leader.state not in ("Z", "X")

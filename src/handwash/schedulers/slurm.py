@@ -1,0 +1,245 @@
+"""Slurm as the survey asks it: command lines, and pure readers of what comes back. Measured on 20.11 to 24.11.
+
+A reader gives the answer or raises `CouldNotTell`; an empty queue and a queue that could not be read are never the same.
+"""
+
+from __future__ import annotations
+
+from handwash.messages import _
+from handwash.model import Job
+from handwash.run import CouldNotTell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from handwash.run import Result
+
+# Unit and record separator: no job name can shift a column by holding one of the usual separators. The name comes last.
+FIELD = "\x1f"
+RECORD = "\x1e"
+# -O cuts a field at its width without a word (squeue(1), "--Format"), so each is wider than Slurm's own limit for it.
+_COLUMNS = (
+    ("JobID", 24),
+    ("JobArrayID", 1024),
+    ("State", 24),
+    ("BatchFlag", 4),
+    ("TimeUsed", 24),
+    ("TimeLimit", 24),
+    ("NumNodes", 12),
+    ("NumTasks", 12),
+    ("tres-alloc", 512),
+    ("tres-per-job", 256),
+    ("tres-per-node", 256),
+    ("tres-per-socket", 256),
+    ("tres-per-task", 256),
+    ("Partition", 256),
+    ("NodeList", 4096),
+    ("Name", 1024),
+)
+ENDED_STATES = frozenset(
+    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
+)
+
+
+def squeue_argv(uid: int) -> list[str]:
+    """One request for all jobs of one uid, hidden and restricted partitions too; the controller keeps a list per user."""
+    columns = [f"{name}:{width}{FIELD}" for name, width in _COLUMNS[:-1]]
+    name, width = _COLUMNS[-1]
+    columns.append(f"{name}:{width}{RECORD}")
+    return ["squeue", "--noheader", "--all", f"--user={uid}", "--Format=" + ",".join(columns)]
+
+
+def parse_squeue(result: Result) -> tuple[Job, ...]:
+    """The jobs in squeue's answer. Raises CouldNotTell for anything that is not a whole, clean answer."""
+    words = result.err.decode("utf-8", "replace").strip()
+    if result.timed_out:
+        raise CouldNotTell(_("squeue did not answer in time: the controller is slow or down. Try `squeue` yourself."))
+    if result.capped:
+        raise CouldNotTell(_("squeue printed more than can be read."))
+    if result.code != 0 or words:
+        # A user name that cannot be resolved, a cluster that does not answer: words on stderr with exit code 0 (22.05).
+        said = words.splitlines()[0] if words else _("no reason given")
+        raise CouldNotTell(_("squeue failed (exit code {code}): {said}").format(code=result.code, said=said))
+    text = result.out.decode("utf-8", "replace")
+    if not text.strip():
+        return ()
+    records = text.split(RECORD)
+    if records.pop().strip():
+        raise CouldNotTell(_("squeue's answer breaks off in the middle."))
+    return tuple(_parse_record(record) for record in records)
+
+
+def _parse_record(record: str) -> Job:
+    if record.startswith("\n"):
+        record = record[1:]
+    if record.startswith("CLUSTER: "):  # federated and -M output names the cluster on a line of its own
+        record = record.partition("\n")[2]
+    fields = [field.strip() for field in record.split(FIELD, len(_COLUMNS) - 1)]
+    if len(fields) != len(_COLUMNS):
+        raise CouldNotTell(_("squeue printed a row that cannot be read."))
+    row = dict(zip((name for name, _width in _COLUMNS), fields))
+    if not row["JobID"].isdigit() or not _is_job_id(row["JobArrayID"]) or not _is_state(row["State"]):
+        raise CouldNotTell(_("squeue printed a row that cannot be read."))
+    nodes = parse_number(row["NumNodes"].partition("-")[0])
+    return Job(
+        id=row["JobArrayID"],
+        number=row["JobID"],
+        state=row["State"],
+        name=record.split(FIELD, len(_COLUMNS) - 1)[-1].rstrip(" "),
+        partition=row["Partition"],
+        nodes=expand_hostlist(row["NodeList"]),
+        gpus=count_gpus(row, nodes, parse_number(row["NumTasks"])),
+        elapsed_s=parse_time(row["TimeUsed"]),
+        limit_s=parse_time(row["TimeLimit"]),
+        interactive={"0": True, "1": False}.get(row["BatchFlag"]),
+    )
+
+
+def _is_job_id(text: str) -> bool:
+    """`123`, `123_4`, `123_[5-100]`, `123_[1,3%4]`, `123+0`."""
+    head = text[:1]
+    return head in "0123456789" and head != "" and all(c in "0123456789_+[]-,%.:" for c in text)
+
+
+def _is_state(text: str) -> bool:
+    return text != "" and all(c.isupper() or c == "_" for c in text)
+
+
+def parse_number(text: str) -> int | None:
+    """A count as squeue prints it, `12` or `1K` (1024); None where there is none."""
+    if text[-1:] in ("K", "k") and text[:-1].isdigit():
+        return int(text[:-1]) * 1024
+    return int(text) if text.isdigit() and text.isascii() else None
+
+
+def parse_time(text: str) -> int | None:
+    """Seconds of `M:SS`, `H:MM:SS`, `D-HH:MM:SS`; None for UNLIMITED, NOT_SET, INVALID (clock skew) and the like."""
+    days, dash, clock = text.rpartition("-")
+    parts = clock.split(":")
+    if not 2 <= len(parts) <= 3 or (dash and not _digits(days)) or not all(_digits(part) for part in parts):
+        return None
+    seconds = 0
+    for part in parts:
+        seconds = seconds * 60 + int(part)
+    return seconds + (int(days) * 86400 if dash else 0)
+
+
+def _digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def count_gpus(row: dict[str, str], nodes: int | None, tasks: int | None) -> int | None:
+    """GPUs that a job holds. What was allocated counts before what was asked for (`--exclusive` takes whole nodes).
+
+    `tres-alloc` names GPUs only where the site accounts for them (AccountingStorageTRES=gres/gpu); else the request is
+    multiplied out. None where it cannot be: GPUs per socket, a count that does not parse.
+    """
+    allocated = gpus_in(row["tres-alloc"])
+    if allocated != 0:
+        return allocated
+    total = gpus_in(row["tres-per-job"])
+    if total != 0:
+        return total
+    for column, times in (("tres-per-node", nodes), ("tres-per-task", tasks)):
+        each = gpus_in(row[column])
+        if each != 0:
+            return each * times if each is not None and times is not None else None
+    return 0 if gpus_in(row["tres-per-socket"]) == 0 else None
+
+
+def gpus_in(tres: str) -> int | None:
+    """GPUs in a list such as `cpu=4,gres/gpu=2,gres/gpu:a100=2` or `gres:gpu:a100:2`; None where the count is unreadable.
+
+    `gres/shard` and `gres/mps` are parts of a GPU and do not count. A typed entry repeats the untyped total.
+    """
+    total: int | None = None
+    typed = 0
+    for entry in tres.split(","):
+        name, _equals, count = entry.strip().partition("=")
+        parts = name.replace("gres/", "gres:", 1).split("(")[0].split(":")
+        if parts[0] == "gres":
+            parts = parts[1:]
+        if not parts or parts[0] != "gpu":
+            continue
+        if not count:
+            count = parts[-1] if len(parts) > 1 and _digits(parts[-1]) else "1"
+            parts = parts[:-1] if len(parts) > 1 and _digits(parts[-1]) else parts
+        number = parse_number(count)
+        if number is None:
+            return None
+        if len(parts) == 1:
+            total = number
+        else:
+            typed += number
+    return typed if total is None else total
+
+
+def expand_hostlist(text: str) -> tuple[str, ...]:
+    """`n[1-3,07],login1` as names, in order. An expression that cannot be read is one name, as it stands."""
+    if text in ("", "(null)", "N/A"):
+        return ()
+    names: list[str] = []
+    for part in _split_outside_brackets(text):
+        try:
+            names.extend(_expand(part))
+        except ValueError:
+            names.append(part)
+    return tuple(names)
+
+
+def _split_outside_brackets(text: str) -> list[str]:
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    return [part for part in [*parts, current] if part]
+
+
+def _expand(part: str) -> list[str]:
+    before, bracket, rest = part.partition("[")
+    if not bracket:
+        return [part]
+    inside, closed, after = rest.partition("]")
+    if not closed:
+        raise ValueError(part)
+    names: list[str] = []
+    for item in inside.split(","):
+        first, _dash, last = item.partition("-")
+        last = last or first
+        if not _digits(first) or not _digits(last) or int(last) - int(first) > 65536:
+            raise ValueError(part)
+        for number in range(int(first), int(last) + 1):
+            names.extend(before + str(number).zfill(len(first)) + tail for tail in _expand(after))
+    return names
+
+
+def scontrol_config_argv() -> list[str]:
+    return ["scontrol", "show", "config"]
+
+
+def parse_proctrack(result: Result) -> str | None:
+    """`cgroup`, `linuxproc` or `pgid` out of `scontrol show config`; None where it does not say."""
+    if result.code != 0:
+        return None
+    for line in result.out.decode("utf-8", "replace").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.strip() == "ProctrackType":
+            return value.strip().rpartition("/")[2] or None
+    return None
+
+
+def nodes_in_config(text: str) -> tuple[str, ...]:
+    """Names and host names of the compute nodes in a slurm.conf (slurm.conf(5), "NODE CONFIGURATION"), DEFAULT left out."""
+    names: list[str] = []
+    for line in text.replace("\\\n", " ").splitlines():
+        words = line.partition("#")[0].split()
+        if not words or not words[0].lower().startswith("nodename="):
+            continue
+        for word in words:
+            key, _equals, value = word.partition("=")
+            if key.lower() in ("nodename", "nodehostname") and value.upper() != "DEFAULT":
+                names.extend(expand_hostlist(value))
+    return tuple(names)

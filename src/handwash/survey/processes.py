@@ -1,0 +1,133 @@
+"""My processes on this node, each with the job and the session it belongs to, as far as four kinds of evidence tell."""
+
+from __future__ import annotations
+
+import os
+
+from handwash import world
+from handwash.accelerators import device_files
+from handwash.model import Process
+from handwash.survey import procfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_VARIABLES = (b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"HANDWASH_SESSION")
+_INTERPRETERS = ("python", "perl", "ruby", "julia", "node", "Rscript", "bash", "sh", "zsh", "java", "torchrun")
+_KERNEL_PARENT = 2  # kthreadd; its children are the kernel's own threads, seen only by root
+
+
+def look() -> list[dict[str, Any]]:
+    """All processes of the person who asks, as plain data; the fields are those of `model.Process`."""
+    uid = world.uid()
+    me = os.getpid()
+    boot = world.boot_time()
+    rows: dict[int, dict[str, Any]] = {}
+    for pid in procfs.pids():
+        if pid != me and procfs.owner(pid) == uid:
+            row = describe(pid, uid, boot)
+            if row is not None and row["ppid"] != _KERNEL_PARENT and pid != _KERNEL_PARENT:
+                rows[pid] = row
+    _by_record(rows)
+    _by_ancestry(rows)
+    return list(rows.values())
+
+
+def describe(pid: int, uid: int, boot: float) -> dict[str, Any] | None:
+    """One process as plain data, or None where it is gone. Of another person's only what /proc shows to everybody."""
+    stat = procfs.stat_fields(pid)
+    if stat is None:
+        return None
+    comm, fields = stat
+    start_ticks = int(fields[19])
+    words = procfs.arguments(pid)
+    mine = uid == world.uid()
+    variables = procfs.environment(pid, _VARIABLES) if mine else {}
+    job, step = procfs.slurm_cgroup(pid)
+    by = "cgroup" if job else None
+    if job is None and variables.get("SLURM_JOB_ID"):
+        job, by = variables["SLURM_JOB_ID"], "environment"
+    if step is None and by == "environment":
+        step = variables.get("SLURM_STEP_ID")
+    return {
+        "pid": pid,
+        "ppid": int(fields[1]),
+        "start_ticks": start_ticks,
+        "started": boot + start_ticks / procfs.TICKS,
+        "uid": uid,
+        "user": world.user_name(uid),
+        "command": " ".join(words) or f"[{comm}]",
+        "name": program_name(comm, words),
+        "state": fields[0].decode(),
+        "cpu_s": (int(fields[11]) + int(fields[12])) / procfs.TICKS,
+        "rss": int(fields[21]) * procfs.PAGE,
+        "terminal": int(fields[4]),
+        "sid": int(fields[3]),
+        "pgid": int(fields[2]),
+        "job": job,
+        "step": step,
+        "session": variables.get("HANDWASH_SESSION") or None,
+        "attributed_by": by or ("environment" if variables.get("HANDWASH_SESSION") else None),
+        "devices": (device_files.devices_of(pid) or ()) if mine else (),
+    }
+
+
+def program_name(comm: str, words: list[str]) -> str:
+    """What a person calls it: the script's name behind an interpreter, else the program's. Never its other arguments."""
+    if not words or comm.startswith(("tmux:", "SCREEN")):
+        return comm
+    program = os.path.basename(words[0].split(" ")[0]).lstrip("-") or comm
+    if program.rstrip("0123456789.") in _INTERPRETERS:
+        for place, word in enumerate(words[1:], start=1):
+            if word == "-m" and place + 1 < len(words):
+                return words[place + 1]
+            if not word.startswith("-"):
+                return os.path.basename(word) or program
+            if word in ("-c", "-e"):
+                break
+    return program
+
+
+def _by_record(rows: dict[int, dict[str, Any]]) -> None:
+    """What a safe-srun session recorded as its own, however it has hidden since."""
+    from handwash.srun import record
+
+    sessions = record.recorded()
+    if not sessions:
+        return
+    for row in rows.values():
+        known = sessions.get((row["pid"], row["start_ticks"]))
+        if known is None:
+            continue
+        session, job, step = known
+        row["session"] = row["session"] or session
+        if row["job"] is None and job:
+            row.update(job=job, step=step, attributed_by="record")
+        elif row["attributed_by"] is None:
+            row["attributed_by"] = "record"
+
+
+def _by_ancestry(rows: dict[int, dict[str, Any]]) -> None:
+    """A child of a process whose job is known belongs to the same job, even with its own environment cleared."""
+    for row in rows.values():
+        if row["job"] is not None and row["session"] is not None:
+            continue
+        parent = rows.get(row["ppid"])
+        seen = {row["pid"]}
+        while parent is not None and parent["pid"] not in seen:
+            seen.add(parent["pid"])
+            if row["job"] is None and parent["job"] is not None:
+                row.update(job=parent["job"], step=parent["step"], attributed_by=row["attributed_by"] or "ancestry")
+            if row["session"] is None and parent["session"] is not None:
+                row.update(session=parent["session"], attributed_by=row["attributed_by"] or "ancestry")
+            parent = rows.get(parent["ppid"])
+
+
+def read(rows: list[dict[str, Any]], extra: Mapping[int, Mapping[str, Any]] | None = None) -> tuple[Process, ...]:
+    """The look's answer as records, oldest first; `extra` fills in fields by pid (the GPUs that each holds)."""
+    extra = extra or {}
+    return tuple(
+        Process(**{**row, **extra.get(row["pid"], {})}) for row in sorted(rows, key=lambda row: row["start_ticks"])
+    )

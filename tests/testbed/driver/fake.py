@@ -55,7 +55,7 @@ class FakeDriver:
         return {"LD_LIBRARY_PATH": str(self.library_folder), "HANDWASH_FAKE_NVML": str(self.state)}
 
     def gpus(self, count: int, **options: object) -> FakeDriver:
-        """`count` GPUs, all with the same options (those of the `gpu` statement); memory in use is what processes use."""
+        """`count` GPUs, all with the same options (those of the `gpu` statement); in use is what their processes use."""
         self._gpus = {index: dict(options) for index in range(count)}
         return self.write()
 

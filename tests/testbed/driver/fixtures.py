@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.testbed.driver.build import compiler
 from tests.testbed.driver.fake import FakeDriver
 

@@ -1,0 +1,299 @@
+# shellcheck shell=bash
+# handwash for bash 4.2 and later: a banner at login, a check before the way out.
+#
+# A static file: sourcing it starts no program and forks at most once, and nothing runs at a prompt.
+# Order: guards, tools, gate, late path, banner; the banner runs last, so that Ctrl-C there finds everything in place.
+#
+# How it is written, and why:
+# - The guards are POSIX shell, for another shell or an old bash that meets this file by mistake.
+# - `\builtin` stands before every builtin: the backslash keeps a person's alias away, `builtin` a person's function.
+# - Names are tested as `${x-}` (set -u), `return` and not a last failing test ends a function (set -e), and nothing
+#   depends on IFS, globbing, noclobber or a name that a person may have made read-only.
+# - `__handwash_python` (set by whoever installed this, never exported) is the interpreter; without it the
+#   `handwash` command is looked up when it is needed.
+
+# --- guards: not a person's shell, or not now -------------------------------------------------------------------------
+
+case ${BASH_VERSION-} in '' | [0-3].* | 4.[01].*) \return 0 ;; esac
+case $- in *i*) ;; *) \return 0 ;; esac
+# `bash -ic WORDS` has `i` in $- too.
+[ -z "${BASH_EXECUTION_STRING+set}" ] || \return 0
+[ -t 0 ] && [ -t 2 ] || \return 0
+case ${HANDWASH_DISABLE:-0} in 0) ;; *) \return 0 ;; esac
+# VS Code starts `bash -ilc` or an interactive shell to read the environment, and waits ten seconds for it.
+[ -z "${VSCODE_RESOLVING_ENVIRONMENT-}" ] || \return 0
+case ${TERM:-dumb} in dumb) \return 0 ;; esac
+[ "${__handwash_loaded-}" != "$$" ] || \return 0
+[ -z "${__handwash_python-}" ] || [ -x "$__handwash_python" ] || \return 0
+# A restricted shell may neither redirect nor start a program by its path.
+\builtin shopt -q restricted_shell && \return 0
+
+# Under `set -a` every name and function made here would be exported, `exit` among them.
+__handwash_allexport=
+[[ -o allexport ]] && __handwash_allexport=1 && \builtin set +a
+__handwash_loaded=$$
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+# The package beside this file: handwash/shellhooks/ in an installation, shellhooks/ and src/handwash/ in a checkout.
+if [[ -z ${__handwash_main-} ]]; then
+  __handwash_main=${BASH_SOURCE[0]-}
+  [[ $__handwash_main == /* ]] || __handwash_main=$PWD/$__handwash_main
+  __handwash_main=${__handwash_main%/*}
+  __handwash_main=${__handwash_main%/*}
+  if [[ -r $__handwash_main/__main__.py ]]; then
+    __handwash_main+=/__main__.py
+  else
+    __handwash_main+=/src/handwash/__main__.py
+  fi
+fi
+
+# __handwash_text KEY: the few sentences that the shell itself says, as a printf format in `__handwash_format`.
+# A locale that names another encoding than UTF-8 gets English.
+function __handwash_text {
+  case ${HANDWASH_LANG:-${LC_ALL:-${LC_MESSAGES:-${LANG-}}}} in
+    zh*.[gG][bB]* | zh*.[bB][iI][gG]*) ;;
+    zh*)
+      case $1 in
+        node) __handwash_format='handwash：%.200s：作业 %.200s，在它的计算节点 %.200s 上' ;;
+        allocation) __handwash_format='handwash：%.200s：作业 %.200s 的分配 shell，仍在这台机器上' ;;
+        plain) __handwash_format='handwash：%.200s：此 shell 不在任何作业里' ;;
+        devices) __handwash_format='；CUDA_VISIBLE_DEVICES=%.200s' ;;
+        hidden) __handwash_format='；CUDA_VISIBLE_DEVICES 已设置但为空：程序看不到任何算力卡' ;;
+        hung) __handwash_format='handwash：检查没有按时完成，不再等待，直接离开' ;;
+      esac
+      \builtin return 0
+      ;;
+  esac
+  case $1 in
+    node) __handwash_format='handwash: %.200s: in job %.200s, on its compute node %.200s' ;;
+    allocation) __handwash_format='handwash: %.200s: allocation shell of job %.200s, still on this machine' ;;
+    plain) __handwash_format='handwash: %.200s: no job in this shell' ;;
+    devices) __handwash_format='; CUDA_VISIBLE_DEVICES=%.200s' ;;
+    hidden) __handwash_format='; CUDA_VISIBLE_DEVICES is set but empty: programs see no GPU' ;;
+    hung) __handwash_format='handwash: the check did not finish in time; leaving without it' ;;
+  esac
+}
+
+# __handwash_off: is handwash switched off in this shell by now?
+function __handwash_off {
+  case ${HANDWASH_DISABLE:-0} in 0) \builtin return 1 ;; esac
+  \builtin return 0
+}
+
+# __handwash_run PATIENCE WORDS…: runs `handwash WORDS…`; 127 and silence if it is no longer there.
+#
+# Two limits. Until handwash has started and looked around, TERM after the deadline and two seconds more ends it: an
+# interpreter that hangs on a dead file system must not keep a person from leaving. From then on handwash itself
+# ignores TERM: somebody may be thinking about its question, and its own steps are bounded. KILL follows PATIENCE
+# seconds after that. `--preserve-status`, because an answer given after the first limit still has to arrive here.
+function __handwash_run {
+  \builtin local __handwash_patience="$1" __handwash_limit="${HANDWASH_DEADLINE:-3}"
+  \builtin local -a __handwash_command
+  \builtin shift
+  if [[ -n ${__handwash_python-} ]]; then
+    [[ -x $__handwash_python && -r ${__handwash_main-} ]] || \builtin return 127
+    # -I and -S: no PYTHONPATH, PYTHONHOME, json.py of the working directory or sitecustomize reaches the check.
+    __handwash_command=("$__handwash_python" -I -S "$__handwash_main")
+  else
+    __handwash_command=("$(\builtin type -P handwash)")
+    # A relative name was found through a relative part of PATH: never a program of the working directory.
+    [[ ${__handwash_command[0]} == /* ]] || \builtin return 127
+  fi
+  __handwash_limit=${__handwash_limit%%.*}
+  [[ $__handwash_limit == [0-9] || $__handwash_limit == [0-9][0-9] ]] || __handwash_limit=3
+  # Found by path, since PATH may be empty. Busybox's has neither option.
+  if [[ -x /usr/bin/timeout && ! /usr/bin/timeout -ef /bin/busybox ]]; then
+    __handwash_command=(/usr/bin/timeout --foreground --preserve-status -k "$__handwash_patience"
+      "$((10#$__handwash_limit + 2))" "${__handwash_command[@]}")
+  fi
+  # -I does not cover the libraries that modules and conda put before Python's own. Each in a statement of its own, and
+  # as a local name: one that is read-only only makes its own statement fail.
+  if [[ -n ${LD_LIBRARY_PATH-} ]]; then
+    # shellcheck disable=SC2034  # for the program
+    \builtin local -x HANDWASH_LD_LIBRARY_PATH="$LD_LIBRARY_PATH" 2>/dev/null
+    \builtin local -x LD_LIBRARY_PATH='' 2>/dev/null
+  fi
+  [[ -n ${LD_PRELOAD-} ]] && \builtin local -x LD_PRELOAD='' 2>/dev/null
+  "${__handwash_command[@]}" "$@"
+}
+
+# __handwash_untrapped SIGNAL: is there surely no trap on it? Known without a fork: a trap to list makes the write to
+# /dev/full fail. Where that is no device, the answer is no.
+function __handwash_untrapped {
+  [[ -c /dev/full ]] && \builtin trap -p "$1" 2>/dev/null >|/dev/full
+}
+
+# __handwash_shielded WORDS…: runs WORDS so that Ctrl-C ends them and nothing else. In every bash a foreground program
+# that dies of SIGINT also ends the start-up file or trap that runs it, unless SIGINT is trapped.
+function __handwash_shielded {
+  if __handwash_untrapped INT; then
+    \builtin trap : INT
+    "$@" || \builtin :
+    \builtin trap - INT
+  else
+    "$@" || \builtin :
+  fi
+}
+
+# --- gate: exit and logout at the top level ---------------------------------------------------------------------------
+
+# __handwash_leave COMMAND STATUS ARGUMENTS…: called by the functions `exit` and `logout` with the $? they met.
+function __handwash_leave {
+  \builtin local __handwash_way="$1" __handwash_status="$2" __handwash_code=0 __handwash_again=''
+  \builtin local __handwash_now __handwash_line
+  \builtin shift 2
+  # Not a subshell (`exit &` counts, where BASH_SUBSHELL alone would not tell in every bash), and not a function or a
+  # sourced file: held back there, it would run on after its `exit`. Nor where bash only explains or refuses.
+  if [[ ${BASHPID-$$} != "$$" || ${#FUNCNAME[@]} -ne 2 || -n ${__handwash_asked-} || $# -gt 1 || ${1-} == --help ]] ||
+    [[ ${HANDWASH_ON_EXIT-} == off ]] || __handwash_off; then
+    if [[ $# -eq 0 ]]; then \builtin set -- "$__handwash_status"; fi
+    \builtin "$__handwash_way" "$@"
+    \builtin return
+  fi
+  # The second attempt in a row leaves. In a row: on the next line of input, within a minute.
+  \builtin printf -v __handwash_now '%(%s)T' -1
+  __handwash_line=${BASH_LINENO[1]}
+  if [[ -n ${__handwash_held-} ]] && ((__handwash_now - ${__handwash_held%:*} <= 60)) &&
+    ((__handwash_line - ${__handwash_held#*:} <= 1)); then
+    __handwash_again=1
+  fi
+  __handwash_held=$__handwash_now:$__handwash_line
+  if [[ -n $__handwash_again ]]; then
+    __handwash_run 10 leave "$__handwash_way" --again >&2 || __handwash_code=$?
+  else
+    # Ctrl-C ends the check by SIGINT, and with it bash gives up this function: the person stays.
+    __handwash_run 3600 leave "$__handwash_way" >&2 || __handwash_code=$?
+    # 75: stay. 130: interrupted, where a trap on INT kept this function running. Everything else lets go.
+    if [[ $__handwash_code -eq 75 || $__handwash_code -eq 130 ]]; then
+      # Under `set -e` any other status than 0 would leave after all.
+      [[ -o errexit ]] && \builtin return 0
+      \builtin return "$__handwash_status"
+    fi
+  fi
+  __handwash_told "$__handwash_code"
+  [[ $# -eq 0 ]] && \builtin set -- "$__handwash_status"
+  __handwash_asked=1
+  if [[ -n $__handwash_again ]]; then
+    # With stopped jobs bash refuses the first `exit` and lets the second go, if the builtin before it was `exit`,
+    # `logout` or `jobs`. Between two calls of this function there are others, so it would refuse for ever, in all
+    # versions. `jobs` has to be called by its bare name right before: `builtin jobs` does not count.
+    \builtin unset -f jobs 2>/dev/null || \builtin :
+    \jobs >/dev/null 2>&1
+  fi
+  \builtin "$__handwash_way" "$@" || __handwash_code=$?
+  # Still here: stopped jobs, and bash has said so.
+  __handwash_asked=
+  \builtin return "$__handwash_code"
+}
+
+# __handwash_told CODE: says that the check was cut off (124: time is up, 137: KILL, 142: ALRM, 143: TERM).
+function __handwash_told {
+  case $1 in
+    124 | 137 | 142 | 143)
+      \builtin local __handwash_format
+      __handwash_text hung
+      # shellcheck disable=SC2059  # the format is one of ours
+      \builtin printf "$__handwash_format\n" >&2
+      ;;
+  esac
+}
+
+# A person's own `exit` stays theirs, as alias or function. In posix mode a special builtin cannot be a function.
+# The `function` keyword: `exit() {` would be expanded where `exit` is an alias.
+if [[ ! -o posix ]]; then
+  if [[ -z ${BASH_ALIASES[exit]+set} ]] && ! \builtin declare -F exit >/dev/null; then
+    function exit { __handwash_leave exit "$?" "$@"; }
+  fi
+  if \builtin shopt -q login_shell &&
+    [[ -z ${BASH_ALIASES[logout]+set} ]] && ! \builtin declare -F logout >/dev/null; then
+    function logout { __handwash_leave logout "$?" "$@"; }
+  fi
+fi
+
+# --- late path: Ctrl-D, a closed terminal, exit in a function or sourced file -----------------------------------------
+
+# Returns the $? it met, for the trap that follows it.
+function __handwash_late {
+  \builtin local __handwash_status="$?" __handwash_code=0
+  if [[ -z ${__handwash_asked-} && ${HANDWASH_ON_EXIT-} != off ]] && ! __handwash_off; then
+    __handwash_asked=1
+    if [[ -t 0 && -t 2 ]]; then
+      __handwash_shielded __handwash_late_eof
+    else
+      # The terminal is gone: nobody to ask, and a write to it would fail.
+      __handwash_run 10 leave hup </dev/null >/dev/null 2>&1 || \builtin :
+    fi
+  fi
+  \builtin return "$__handwash_status"
+}
+
+function __handwash_late_eof {
+  __handwash_run 3600 leave eof >&2 || __handwash_code=$?
+  __handwash_told "$__handwash_code"
+}
+
+# An EXIT trap set before is read back, and run after ours with the same $?: in the else branch $? is that of the
+# condition, and a condition may fail under `set -e`. Only where there is one does this cost the fork.
+if __handwash_untrapped EXIT; then
+  \builtin trap '\__handwash_late' EXIT
+else
+  __handwash_earlier=$(\builtin trap -p EXIT)
+  __handwash_earlier=${__handwash_earlier#trap -- }
+  \builtin eval "__handwash_earlier=${__handwash_earlier% EXIT}"
+  \builtin trap 'if \__handwash_late; then \builtin eval "${__handwash_earlier-}"
+    else \builtin eval "${__handwash_earlier-}"; fi' EXIT
+fi
+
+# --- banner: once per login and once per job --------------------------------------------------------------------------
+
+# __handwash_say KEY VALUES…: a piece of the first line. The values may come from somebody else: no control character,
+# no unheard-of length.
+function __handwash_say {
+  \builtin local __handwash_format
+  __handwash_text "$1"
+  \builtin shift
+  \builtin set -- "${@//[^[:alnum:]._:\/,+-]/?}"
+  # shellcheck disable=SC2059  # the format is one of ours
+  \builtin printf "$__handwash_format" "$@" >&2
+}
+
+# __handwash_greet: the first line, said before any program starts, then `handwash banner`.
+function __handwash_greet {
+  \builtin local __handwash_host="${HOSTNAME-}" __handwash_job="${SLURM_JOB_ID-}" __handwash_stat='' __handwash_mark
+  __handwash_host=${__handwash_host%%.*}
+  # The controlling terminal is the fifth field after the program's name: known without a fork.
+  \builtin read -r -d '' __handwash_stat 2>/dev/null </proc/self/stat || \builtin :
+  __handwash_stat=${__handwash_stat##*) }
+  __handwash_stat=${__handwash_stat#* * * * }
+  __handwash_mark=$__handwash_host:$__handwash_job:${__handwash_stat%% *}
+  # Nested shells have the same mark. In a pane of tmux or screen, and on a second terminal of the same job, only the
+  # terminal differs.
+  case ${HANDWASH_SHOWN-} in
+    "$__handwash_mark") \builtin return 0 ;;
+    "${__handwash_mark%:*}":*) [[ -z ${TMUX-}${STY-}$__handwash_job ]] || \builtin return 0 ;;
+  esac
+  \builtin export HANDWASH_SHOWN="$__handwash_mark" 2>/dev/null || \builtin :
+
+  if [[ -z $__handwash_job ]]; then
+    __handwash_say plain "$__handwash_host"
+  elif [[ -n ${SLURMD_NODENAME-} ]]; then
+    __handwash_say node "$__handwash_host" "$__handwash_job" "$SLURMD_NODENAME"
+  else
+    __handwash_say allocation "$__handwash_host" "$__handwash_job"
+  fi
+  if [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then
+    __handwash_say devices "$CUDA_VISIBLE_DEVICES"
+  elif [[ -n ${CUDA_VISIBLE_DEVICES+set} ]]; then
+    __handwash_say hidden ''
+  fi
+  \builtin printf '\n' >&2
+
+  [[ ${HANDWASH_BANNER-} == line ]] || __handwash_shielded __handwash_run 1 banner </dev/null >&2
+}
+
+[[ ${HANDWASH_BANNER-} == off ]] || __handwash_greet
+[[ -n $__handwash_allexport ]] && \builtin set -a
+\builtin unset -f __handwash_greet __handwash_say
+\builtin unset -v __handwash_allexport
+\builtin :

@@ -34,10 +34,9 @@ def load() -> Any:
         if _is_right(module):
             return module
         other = getattr(module, "__file__", None) or "pynvml"
-    except ModuleNotFoundError:
-        pass
-    except Exception:
-        other = "pynvml"
+    except Exception as error:
+        if not isinstance(error, ModuleNotFoundError) or error.name != "pynvml":
+            other = "pynvml"
     # The package `pynvml` on PyPI is another one; its folder `pynvml/` wins over nvidia-ml-py's file beside it.
     for folder in sys.path:
         if other and os.path.isdir(f"{folder}/pynvml") and os.path.exists(f"{folder}/{_FILE}"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.gpu.asking import ask, run_code, seen
-from tests.testbed.driver.fake import GIB, V2_LISTS, V3_LISTS, FakeDriver
+from tests.testbed.driver.fake import GIB, V1_LISTS, V2_LISTS, V3_LISTS, FakeDriver
 
 from handwash.model import GpuUse
 
@@ -85,8 +85,16 @@ def test_a_driver_without_the_newer_calls_is_asked_by_the_older(fake_driver: Fak
     assert gpu.notes == ()
 
 
+def test_a_driver_from_before_mig_is_asked_by_the_oldest(fake_driver: FakeDriver) -> None:
+    # Before driver 450: rows of pid and memory alone.
+    fake_driver.driver("418.87.00").missing(*V3_LISTS, *V2_LISTS, "nvmlDeviceGetMigMode", "nvmlDeviceGetMemoryInfo_v2")
+    fake_driver.gpus(1).process(0, ME, GIB).process(0, 1, "unavailable").process(0, ME, GIB, kind="graphics")
+    (gpu,) = seen(fake_driver.env())
+    assert gpu.uses == (GpuUse(1, None, "compute"), GpuUse(ME, GIB, "compute")) and gpu.uses_known
+
+
 def test_a_driver_without_any_known_list_says_nothing_about_processes(fake_driver: FakeDriver) -> None:
-    fake_driver.driver("418.87.00").missing(*V3_LISTS, *V2_LISTS, "nvmlDeviceGetMigMode")
+    fake_driver.missing(*V3_LISTS, *V2_LISTS, *V1_LISTS)
     fake_driver.gpus(1, memory_used=GIB).process(0, ME, GIB)
     (gpu,) = seen(fake_driver.env())
     assert (gpu.uses, gpu.uses_known, gpu.shared) == ((), False, False)

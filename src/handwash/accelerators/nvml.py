@@ -27,8 +27,20 @@ _DEFAULT_FOLDERS = (
     "/usr/lib",
     "/usr/lib/wsl/lib",
 )
-# More than any node has: a count beyond it is nonsense from a broken library.
+# More than any node has: counts beyond these are nonsense from a broken library.
 _MOST_GPUS = 512
+_MOST_PROCESSES = 100_000
+# nvmlReturn_t of NVIDIA's nvml.h. The numbers, because older releases of nvidia-ml-py lack some of the names.
+_NOT_SUPPORTED = 3
+_NO_PERMISSION = 4
+_INSUFFICIENT_SIZE = 7
+_DRIVER_NOT_LOADED = 9
+_LIBRARY_NOT_FOUND = 12
+_FUNCTION_NOT_FOUND = 13
+_GPU_IS_LOST = 15
+_RESET_REQUIRED = 16
+_VERSION_MISMATCH = 18
+_ARGUMENT_VERSION_MISMATCH = 25
 _NOT_AVAILABLE = (1 << 64) - 1
 _NOT_MIG = 0xFFFFFFFF
 # In the order of what they say: a client of the multi-process service can be in the compute list too, a program that
@@ -78,24 +90,24 @@ def look() -> dict[str, Any]:
 def _no_answer(error: Any) -> CouldNotTell:
     """The reason in words for an error (its number is NVML's) that stops the whole look."""
     code = error.value
-    if code == 9:
+    if code == _DRIVER_NOT_LOADED:
         return DriverNotLoaded(_("The NVIDIA driver is not loaded on this node."))
-    if code == 18:
+    if code == _VERSION_MISMATCH:
         return CouldNotTell(
             _(
                 "The NVIDIA driver and its library are of different versions: "
                 "the node has not been rebooted since the driver was updated."
             )
         )
-    if code == 12:
+    if code == _LIBRARY_NOT_FOUND:
         if library_present():
             return CouldNotTell(_("The NVIDIA driver's library ({library}) cannot be loaded.").format(library=LIBRARY))
         return CouldNotTell(_("The NVIDIA driver's library ({library}) is missing.").format(library=LIBRARY))
-    if code == 4:
+    if code == _NO_PERMISSION:
         return CouldNotTell(_("No permission to ask the NVIDIA driver."))
-    if code == 13:
+    if code == _FUNCTION_NOT_FOUND:
         return CouldNotTell(_("The NVIDIA driver is too old to be asked: its library lacks a function."))
-    if code == 15:
+    if code == _GPU_IS_LOST:
         return CouldNotTell(_("The NVIDIA driver has lost a GPU and gives no answer: tell the administrator."))
     return CouldNotTell(_("The NVIDIA driver gives no answer: {error}.").format(error=_words(error)))
 
@@ -122,17 +134,17 @@ class _Asker:
 
     def _note(self, error: Any) -> None:
         code = error.value
-        if code in (3, 13):
+        if code in (_NOT_SUPPORTED, _FUNCTION_NOT_FOUND):
             return  # not supported, or a function that this driver does not have: there is nothing to tell
-        if code == 15:
+        if code == _GPU_IS_LOST:
             self.lost = True
             self._add(
                 _("GPU {index} is lost: it has fallen off the bus. Tell the administrator.").format(index=self.index)
             )
-        elif code == 16:
+        elif code == _RESET_REQUIRED:
             self.lost = True
             self._add(_("GPU {index} needs a reset. Tell the administrator.").format(index=self.index))
-        elif code == 4:
+        elif code == _NO_PERMISSION:
             self._add(_("There is no permission to ask for all about GPU {index}.").format(index=self.index))
         else:
             self._add(
@@ -195,7 +207,9 @@ def _memory(nvml: Any, ask: _Asker, handle: Any) -> tuple[int | None, int | None
     def newest(handle: Any) -> Any:
         try:
             return nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
-        except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_NotSupported, nvml.NVMLError_ArgumentVersionMismatch):
+        except nvml.NVMLError as error:
+            if error.value not in (_NOT_SUPPORTED, _FUNCTION_NOT_FOUND, _ARGUMENT_VERSION_MISMATCH):
+                raise
             return nvml.nvmlDeviceGetMemoryInfo(handle)
 
     memory = ask(newest, handle)
@@ -212,32 +226,56 @@ def _utilisation(nvml: Any, ask: _Asker, handle: Any) -> float | None:
 
 def _processes(nvml: Any, ask: _Asker, handle: Any, driver: str) -> list[tuple[int, int | None, str, int, int]] | None:
     """Rows of all three lists (pid, memory, kind, GPU instance, compute instance); None where there is no answer."""
-    # nvidia-ml-py reads `_v3` with the layout of `_v2`, which those drivers left: it would take each row after the
-    # first from the wrong place.
-    versions = ("_v2", "_v3") if has_wrong_lists(driver) else ("_v3", "_v2")
+    # On those drivers the rows of `_v3` are longer than they are documented; `_v2` has kept its layout.
+    versions = ("_v2", "_v3", "") if has_wrong_lists(driver) else ("_v3", "_v2", "")
     rows: list[tuple[int, int | None, str, int, int]] = []
     for name, kind in _LISTS:
-        calls = [getattr(nvml, f"nvmlDeviceGet{name}RunningProcesses{version}") for version in versions]
-        found = ask(_first_that_works, nvml, calls, handle)
+        found = ask(_list, nvml, handle, [f"nvmlDeviceGet{name}RunningProcesses{version}" for version in versions])
         if found is None:
             if kind == "compute" or ask.lost:
                 return None
             continue
-        rows += [(one.pid, one.usedGpuMemory, kind, one.gpuInstanceId, one.computeInstanceId) for one in found]
+        rows += [(pid, memory, kind, gpu_instance, instance) for pid, memory, gpu_instance, instance in found]
     return rows
 
 
-def _first_that_works(nvml: Any, calls: list[Callable[[Any], Any]], handle: Any) -> Any:
-    """The list by the newest of the calls that this driver has; asked again while it outgrows the room offered."""
-    for call in calls:
-        for tries_left in (3, 2, 1, 0):
-            try:
-                return call(handle)
-            except nvml.NVMLError_FunctionNotFound:
+def _list(nvml: Any, handle: Any, symbols: list[str]) -> list[tuple[int, int, int, int]] | None:
+    """One process list by the first of `symbols` that this driver has, asked again while it outgrows the room offered.
+
+    nvidia-ml-py's own wrappers give up when it grows, and before release 12.550 exist for `_v3` alone.
+    """
+    import ctypes
+
+    for symbol in symbols:
+        try:
+            call = nvml._nvmlGetFunctionPointer(symbol)
+        except nvml.NVMLError as error:
+            if error.value == _FUNCTION_NOT_FOUND:
+                continue
+            raise
+        fields = [("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong)]
+        if symbol.endswith(("_v2", "_v3")):  # the first version, before driver 450, knows nothing of MIG
+            fields += [("gpu_instance", ctypes.c_uint), ("compute_instance", ctypes.c_uint)]
+        layout: Any = type("ProcessInfo", (ctypes.Structure,), {"_fields_": fields})
+        count = ctypes.c_uint(0)
+        rows: Any = ()
+        code = call(handle, ctypes.byref(count), None)
+        for _attempt in range(4):
+            if code != _INSUFFICIENT_SIZE:
                 break
-            except nvml.NVMLError_InsufficientSize:
-                if not tries_left:
-                    raise
+            if count.value > _MOST_PROCESSES:
+                raise ValueError(count.value)
+            count.value = count.value * 2 + 5
+            rows = (layout * count.value)()
+            code = call(handle, ctypes.byref(count), rows)
+        if code == _FUNCTION_NOT_FOUND:
+            continue
+        if code:
+            raise nvml.NVMLError(code)
+        return [
+            (row.pid, row.memory, getattr(row, "gpu_instance", _NOT_MIG), getattr(row, "compute_instance", _NOT_MIG))
+            for row in rows[: count.value]
+        ]
     return None
 
 

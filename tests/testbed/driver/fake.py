@@ -25,6 +25,7 @@ CODES = {
     "UNKNOWN": 999,
 }
 V3_LISTS = tuple(f"nvmlDeviceGet{kind}RunningProcesses_v3" for kind in ("Compute", "Graphics", "MPSCompute"))
+V1_LISTS = tuple(symbol[: -len("_v3")] for symbol in V3_LISTS)
 V2_LISTS = tuple(f"nvmlDeviceGet{kind}RunningProcesses_v2" for kind in ("Compute", "Graphics", "MPSCompute"))
 
 

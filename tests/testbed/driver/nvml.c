@@ -557,6 +557,7 @@ int nvmlDeviceGetComputeInstanceId(device_t h, unsigned *id) {
 
 /* ---- process lists ----------------------------------------------------------------------------------------------- */
 
+typedef struct { unsigned pid; uint64_t memory; } info_v1_t;
 typedef struct { unsigned pid; uint64_t memory; unsigned gi, ci; } info_t;
 typedef struct { unsigned pid; uint64_t memory; unsigned gi, ci; uint64_t protected_memory; } info_535_t;
 
@@ -584,6 +585,8 @@ static int list(const char *symbol, device_t h, int kind, int version, unsigned 
         if (p->kind != kind || !on_handle(h, p)) continue;
         if (version == 3 && state->layout535)
             ((info_535_t *)infos)[at++] = (info_535_t){p->pid, p->memory, p->gi, p->ci, 0};
+        else if (version == 1)
+            ((info_v1_t *)infos)[at++] = (info_v1_t){p->pid, p->memory};
         else
             ((info_t *)infos)[at++] = (info_t){p->pid, p->memory, p->gi, p->ci};
     }
@@ -591,6 +594,9 @@ static int list(const char *symbol, device_t h, int kind, int version, unsigned 
 }
 #define LIST(symbol, kind, version) int symbol(device_t h, unsigned *count, void *infos) { \
     BEGIN_GPU(); return list(__func__, h, kind, version, count, infos); }
+LIST(nvmlDeviceGetComputeRunningProcesses, COMPUTE, 1)
+LIST(nvmlDeviceGetGraphicsRunningProcesses, GRAPHICS, 1)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses, MPS, 1)
 LIST(nvmlDeviceGetComputeRunningProcesses_v2, COMPUTE, 2)
 LIST(nvmlDeviceGetComputeRunningProcesses_v3, COMPUTE, 3)
 LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, GRAPHICS, 2)

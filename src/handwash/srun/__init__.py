@@ -1,0 +1,1 @@
+"""safe-srun: srun, and everything of the session is gone afterwards."""

@@ -1,0 +1,100 @@
+"""The few kernel calls that the node's side needs and Python has no light name for. Imported under every task."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    # `signal` costs half a bare interpreter start (it builds enums); its C half, builtin in every CPython, does not.
+    import _signal
+
+PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
+
+# si_code of siginfo_t (sigaction(2)): sent by the kernel itself, as the terminal does to its foreground group.
+SI_KERNEL = 0x80
+
+# All that can be waited for instead of handled. KILL and STOP cannot, and real-time signals are passed on like the others.
+ALL_SIGNALS = frozenset(range(1, _signal.NSIG)) - {_signal.SIGKILL, _signal.SIGSTOP, 32, 33}
+
+
+def prctl(option: int, value: int | bytes) -> bool:
+    """prctl(2) through the C half of ctypes (ctypes itself costs 3 to 5 ms); False where there is no way to call it."""
+    try:
+        import _ctypes
+    except ImportError:
+        return False
+    call, find = getattr(_ctypes, "call_function", None), getattr(_ctypes, "dlsym", None)
+    if call is None or find is None:
+        return False
+    try:
+        result: int = call(find(_ctypes.dlopen(None, 0), "prctl"), (option, value, 0, 0, 0))  # type: ignore[arg-type]
+    except OSError:
+        return False
+    return result == 0
+
+
+def become_subreaper() -> bool:
+    """Orphans below this process become its children (Linux 3.4)."""
+    return prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def block_all() -> set[int]:
+    """Blocks every signal, to be taken one by one with `next_signal`; answers the mask to restore for the command."""
+    # With SIGCHLD ignored by whoever started us, children would vanish without a status.
+    if _signal.getsignal(_signal.SIGCHLD) == _signal.SIG_IGN:
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    return set(_signal.pthread_sigmask(_signal.SIG_BLOCK, ALL_SIGNALS))
+
+
+def next_signal(timeout: float | None = None) -> tuple[int, int, int] | None:
+    """The next pending signal as (number, si_code, sender's pid); None when the time is up."""
+    if timeout is None:
+        info = _signal.sigwaitinfo(ALL_SIGNALS)
+    else:
+        found = _signal.sigtimedwait(ALL_SIGNALS, max(timeout, 0.0))
+        if found is None:
+            return None
+        info = found
+    return info.si_signo, info.si_code, info.si_pid
+
+
+def wait_child_signal(timeout: float) -> None:
+    """Sleeps until a child changes state or the time is up; other signals stay pending."""
+    _signal.sigtimedwait({_signal.SIGCHLD}, max(timeout, 0.0))
+
+
+def restore_for_exec(mask: set[int], ignored_chld: bool = False) -> None:
+    """In the child before exec: signals as the command would have found them without us."""
+    # Python ignores these two, and ignored signals stay ignored over exec.
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
+    if ignored_chld:
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+
+
+def die_by(number: int) -> None:
+    """Ends this process by the signal, without a core file: the one to keep is the command's. Returns if that fails."""
+    import resource
+
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    except (OSError, ValueError):
+        pass
+    if number not in (_signal.SIGKILL, _signal.SIGSTOP):
+        _signal.signal(number, _signal.SIG_DFL)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+
+
+def exit_like(status: int) -> None:
+    """Ends this process as a child with this wait status ended. Does not return."""
+    if os.WIFSIGNALED(status):
+        die_by(os.WTERMSIG(status))
+        os._exit(128 + os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))

@@ -1,0 +1,123 @@
+"""The node's part of a session's record: one file per guardian, written under a new name and renamed.
+
+It lies beside the session's main file in the person's state folder, so it reaches the submit host through the shared home.
+Without such a home, or on a full disk, there is no record; nothing else depends on it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from handwash.srun import lines
+from handwash.teardown import identity
+
+SUFFIX = ".part"
+# More living processes than this are counted, not listed.
+LISTED = 5000
+
+
+def node_name() -> str:
+    """Slurm's name for this node, else the host's."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
+
+
+def in_step_cgroup() -> bool:
+    """Whether Slurm holds this process by a cgroup of the step (freezer in v1, the only hierarchy in v2)."""
+    data = identity.slurp("/proc/self/cgroup") or b""
+    for line in data.split(b"\n"):
+        number, _, rest = line.partition(b":")
+        controllers, _, path = rest.partition(b":")
+        if (number == b"0" or b"freezer" in controllers.split(b",")) and b"/step_" in path:
+            return True
+    return False
+
+
+class Part:
+    """What is known on this node about one session."""
+
+    def __init__(self, session: str, folder: str) -> None:
+        self.session = session
+        self.boot = identity.boot_id()
+        self.node = node_name()
+        self.pid = os.getpid()
+        self.path = os.path.join(folder, f"{session}.{self.node}.{self.pid}{SUFFIX}") if folder else ""
+        self.started = time.time()
+        self.helpers: set[tuple[int, int]] = {(self.pid, identity.start_of(self.pid) or 0)}
+        self.processes: dict[tuple[int, int], str] = {}
+        self.seen = 0
+        self.ended = 0
+        self.killed = 0
+        self.left: dict[tuple[int, int], str] = {}
+        self.took_over = False
+        self.finished = 0.0
+        self.changed = True
+
+    def add(self, pid: int, began: int, name: str = "") -> bool:
+        """A process that was not known yet; True if it was added. `name` is for one that may have ended already."""
+        if (pid, began) in self.processes:
+            return False
+        data = identity.slurp(f"/proc/{pid}/stat")
+        stat = identity.parse_stat(data) if data else None
+        if stat is not None and stat.start_ticks == began:
+            name = stat.name.decode("utf-8", "surrogateescape")
+        elif not name:
+            return False
+        self.processes[pid, began] = name
+        self.seen += 1
+        self.changed = True
+        return True
+
+    def rows(self) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = [
+            ("id", self.session),
+            ("node", self.node),
+            ("host", os.uname().nodename),
+            ("boot", self.boot),
+            ("job", os.environ.get("SLURM_JOB_ID", "")),
+            ("step", os.environ.get("SLURM_STEP_ID", "")),
+            ("cgroup", int(in_step_cgroup())),
+            ("started", f"{self.started:.3f}"),
+            ("finished", f"{self.finished:.3f}" if self.finished else ""),
+            ("took-over", int(self.took_over)),
+            ("seen", self.seen),
+            ("ended", self.ended),
+            ("killed", self.killed),
+        ]
+        rows += [("helper", *pair) for pair in sorted(self.helpers)]
+        rows += [("process", *pair, name) for pair, name in list(self.processes.items())[:LISTED]]
+        rows += [("left", *pair, why) for pair, why in self.left.items()]
+        return rows
+
+    def write(self) -> None:
+        """Writes the file anew, without the processes that have ended. A failure costs the record only."""
+        self.changed = False
+        for pair in [pair for pair in self.processes if identity.same(*pair) is None]:
+            del self.processes[pair]
+        if not self.path:
+            return
+        scratch = f"{self.path}.new"
+        try:
+            fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                content = memoryview(lines.pack(self.rows()))
+                while content:
+                    content = content[os.write(fd, content) :]
+            finally:
+                os.close(fd)
+            os.rename(scratch, self.path)
+        except OSError:
+            try:
+                os.unlink(scratch)
+            except OSError:
+                pass
+
+    def finish(self) -> None:
+        """The last word: everything that was to be done here has been done."""
+        if not self.finished:
+            self.finished = time.time()
+            self.write()
+
+    def close(self) -> None:
+        """The loop has ended; where no task ever came there is nothing to tell."""
+        self.finish()

@@ -1,0 +1,270 @@
+"""Under every task: an outer and an inner supervisor in one interpreter, the command below them.
+
+    slurmstepd (or a shell) -> outer -> inner -> command -> whatever it starts
+
+Both are subreapers, so what the command leaves behind falls to the inner one, and to the outer one if the inner is killed;
+a guardian beside them takes over when both are dead. They share the command's process group and keep out of its way:
+signals that the kernel sends to the group are for the command, others are passed on once, stdio is not touched.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from handwash.srun import guardian, kernel, sweep
+from handwash.teardown import identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+    from collections.abc import Mapping, Sequence
+else:
+    import _signal
+
+HANGUP = _signal.SIGHUP
+CHILD = _signal.SIGCHLD
+CONTINUE = _signal.SIGCONT
+
+# How long a signal to the outer supervisor waits for the same one to arrive at the inner one, and how far apart the two
+# may be: proctrack/linuxproc signals every process of the step, pgid the group, cgroup only slurmstepd's own child.
+SETTLE = 0.02
+TOGETHER = 0.5
+
+
+class Orders:
+    """What the supervisor is told: the session's id, the seconds of grace, the folder for part files, and the
+    environment variables to put right for the command (None: take out)."""
+
+    def __init__(self, session: str, grace: float, folder: str, environment: Mapping[str, str | None]) -> None:
+        self.session = session
+        self.grace = grace
+        self.folder = folder
+        self.environment = dict(environment)
+
+
+class Ending:
+    """How a task ended: the command's wait status, and what the teardown found, killed and had to leave."""
+
+    def __init__(self, status: int, ended: int = 0, killed: int = 0, left: Sequence[tuple[int, str]] = ()) -> None:
+        self.status = status
+        self.ended = ended
+        self.killed = killed
+        self.left = list(left)
+
+    def pack(self) -> bytes:
+        return "\n".join(
+            [f"{self.status} {self.ended} {self.killed}", *(f"{pid} {why}" for pid, why in self.left)]
+        ).encode()
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Ending:
+        first, *rest = data.decode().split("\n")
+        status, ended, killed = map(int, first.split())
+        left = [(int(pid), why) for pid, _, why in (line.partition(" ") for line in rest)]
+        return cls(status, ended, killed, left)
+
+
+def look_up(command: str, environment: Mapping[str, str]) -> str:
+    """The path of the command, found as slurmstepd finds it (seen with 22.05): a name that begins with a dot is put behind
+    the working directory, any other one is looked up in PATH on this node, executable or not; else it stays as it is."""
+    if command.startswith("/"):
+        return command
+    if command.startswith("."):
+        return os.path.join(os.getcwd(), command)
+    for folder in environment.get("PATH", "").split(":"):
+        path = os.path.join(folder, command)
+        if folder and os.path.isfile(path):
+            return path
+    return command
+
+
+def execute(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Becomes the command. Returns only if that failed: the errno, which is slurmstepd's exit code for it (2, 13, 8)."""
+    path = command[0]
+    try:
+        path = look_up(path, environment)
+        os.execve(path, [path, *command[1:]], environment)
+    except OSError as error:
+        text = f"handwash: error: execve(): {path}: {error.strerror}\n"
+        try:
+            os.write(2, text.encode(errors="surrogateescape"))
+        except OSError:
+            pass
+        return error.errno or 2
+
+
+def terminal_settings() -> tuple[int, list[object]] | None:
+    """The terminal and its settings, if standard input, output or error is one."""
+    for fd in (0, 1, 2):
+        try:
+            if os.isatty(fd):
+                import termios
+
+                return fd, termios.tcgetattr(fd)
+        except Exception:
+            return None
+    return None
+
+
+def restore_terminal(saved: tuple[int, list[object]] | None) -> None:
+    """Puts the settings back, only where the command changed them. SIGTTOU is blocked here, so the background may."""
+    if saved is None:
+        return
+    import termios
+
+    try:
+        if termios.tcgetattr(saved[0]) != saved[1]:
+            termios.tcsetattr(saved[0], termios.TCSADRAIN, saved[1])  # type: ignore[arg-type]
+    except (termios.error, OSError):
+        pass
+
+
+def may_stop() -> bool:
+    """Whether a stop of the command is to be shown upwards: to a shell that can continue us, never as session leader."""
+    if os.getsid(0) == os.getpid():
+        return False
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def supervise(command: Sequence[str], orders: Orders, chain: guardian.Chain | None) -> Ending:
+    """Runs the command below an inner supervisor to its end and beyond; answers when nothing of it is left."""
+    ignored_chld = _signal.getsignal(CHILD) == _signal.SIG_IGN
+    mask = kernel.block_all()
+    settings = terminal_settings()
+    kernel.become_subreaper()
+    kernel.prctl(kernel.PR_SET_NAME, b"handwash")
+    read_end, write_end = os.pipe()
+    outer = os.getpid()
+    stops = may_stop()
+    inner = os.fork()
+    if inner == 0:
+        try:
+            os.close(read_end)
+            ending = run_inner(command, orders, outer, chain, mask, ignored_chld, stops)
+            os.write(write_end, ending.pack())
+            kernel.exit_like(ending.status)
+        finally:
+            os._exit(125)
+    os.close(write_end)
+    status = watch_inner(inner, stops)
+    try:
+        data = os.read(read_end, 65536)
+    finally:
+        os.close(read_end)
+    ending = Ending.unpack(data) if data else Ending(status)
+    # Nothing is left here unless the inner one was killed: then its children are ours now.
+    if not sweep.reap():
+        rest = sweep.Sweep()
+        rest.run(orders.grace)
+        ending.ended += len(rest.ended)
+        ending.killed += len(rest.killed)
+        ending.left += [(pid, why) for (pid, _start), why in rest.left.items()]
+    restore_terminal(settings)
+    return ending
+
+
+def watch_inner(inner: int, stops: bool) -> int:
+    """The outer supervisor: passes on what is meant for the command, until the inner one has ended; its wait status."""
+    leader = os.getsid(0) == os.getpid()
+    while True:
+        number, code, _sender = kernel.next_signal() or (0, 0, 0)
+        if number == CHILD:
+            while True:
+                try:
+                    pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+                except ChildProcessError:
+                    return 0
+                if pid == 0:
+                    break
+                if pid == inner and os.WIFSTOPPED(status):
+                    if stops:
+                        os.kill(os.getpid(), _signal.SIGSTOP)
+                elif pid == inner:
+                    return status
+            continue
+        if code == kernel.SI_KERNEL:
+            # A closed terminal hangs up its session leader: without us that would be the command.
+            if not (number == HANGUP and leader):
+                continue
+        elif number != CONTINUE:
+            time.sleep(SETTLE)
+        os.kill(inner, number)
+
+
+def run_inner(
+    command: Sequence[str],
+    orders: Orders,
+    outer: int,
+    chain: guardian.Chain | None,
+    mask: set[int],
+    ignored_chld: bool,
+    stops: bool,
+) -> Ending:
+    """The inner supervisor: starts the command, waits for its end or for the outer one's, then ends all that is left."""
+    kernel.become_subreaper()
+    # A hint only (it follows the parent's thread); what counts is getppid.
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, CHILD)
+    environment = dict(os.environ)
+    for name, value in orders.environment.items():
+        if value is None:
+            environment.pop(name, None)
+        else:
+            environment[name] = value
+    environment["HANDWASH_SESSION"] = orders.session
+    main = os.fork()
+    if main == 0:
+        try:
+            kernel.restore_for_exec(mask, ignored_chld)
+            if "SLURM_TASK_PID" in environment:
+                environment["SLURM_TASK_PID"] = str(os.getpid())
+            os._exit(execute(command, environment))
+        finally:
+            os._exit(2)
+    if chain is not None:
+        chain.tell("main", main, identity.start_of(main) or 0, os.path.basename(command[0]))
+    status = watch_command(main, outer, stops)
+    teardown = sweep.Sweep()
+    teardown.run(orders.grace)
+    if status is None:
+        status = _signal.SIGKILL
+    if chain is not None:
+        chain.tell_ended(teardown)
+    left = [(pid, why) for (pid, _start), why in teardown.left.items()]
+    return Ending(status, len(teardown.ended), len(teardown.killed), left)
+
+
+def watch_command(main: int, outer: int, stops: bool) -> int | None:
+    """The command's wait status; None when the outer supervisor died first."""
+    seen: dict[int, float] = {}
+    while os.getppid() == outer:
+        number, code, sender = kernel.next_signal() or (0, 0, 0)
+        if number == CHILD:
+            while True:
+                try:
+                    pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+                except ChildProcessError:
+                    return 0
+                if pid == 0:
+                    break
+                if pid == main and os.WIFSTOPPED(status):
+                    if stops:
+                        os.kill(os.getpid(), _signal.SIGSTOP)
+                elif pid == main:
+                    return status
+            continue
+        if sender != outer:
+            # Sent to the whole step or group by Slurm, a shell or the terminal: the command has it already.
+            seen[number] = time.monotonic()
+            continue
+        if code == kernel.SI_KERNEL or time.monotonic() - seen.pop(number, -TOGETHER) < TOGETHER:
+            continue
+        try:
+            os.kill(main, number)
+        except ProcessLookupError:
+            pass
+    return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import itertools
-import json
 import os
 import pwd
 import shutil
@@ -21,12 +20,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, ClassVar, NamedTuple
 
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.testbed import configuration, machine, processes
+from tests.testbed import configuration, installed, machine, processes
 from tests.testbed.configuration import NODES, PATH, tool
 from tests.testbed.machine import Unavailable, register
 from tests.testbed.processes import identity, wait_until
@@ -59,7 +58,8 @@ class Cluster:
     of a cluster on this machine where this process was killed.
     """
 
-    installed: Path | None = None
+    shared_venv: ClassVar[Path | None] = None
+    """Where handwash is installed for every cluster of this process that has no installation of its own."""
 
     def __init__(
         self,
@@ -94,9 +94,8 @@ class Cluster:
             raise ClusterError(f"no cluster was started in {where}")
         cluster = cls(entry["proctrack"], directory=where, detached=True)
         cluster._take_slot(entry["slot"])
-        with contextlib.suppress(OSError, ValueError):
-            venv = json.loads((where / "cluster.json").read_text())["venv"]
-            cluster.venv = Path(venv) if venv else None
+        if (where / "venv" / "bin").is_dir():
+            cluster.venv = where / "venv"
         return cluster
 
     @property
@@ -158,16 +157,12 @@ class Cluster:
         ports = configuration.free_ports(slot, 3) if self._port is None else [self._port + n for n in range(3)]
         first_job = slot * JOB_IDS_PER_SLOT + 1
         configuration.write(self.directory, self.proctrack, ports, first_job, self.settings)
-        self._record()
 
     def _take_slot(self, slot: int) -> None:
         self.slot = slot
         self.users = machine.user_names(slot)
         accounts = [machine.account(name) for name in self.users]
         self.uids = {entry.pw_name: entry.pw_uid for entry in accounts if entry}
-
-    def _record(self) -> None:
-        (self.directory / "cluster.json").write_text(json.dumps({"venv": str(self.venv) if self.venv else None}))
 
     def _start_daemons(self) -> None:
         self._start_munged()
@@ -375,7 +370,7 @@ class Cluster:
     def env(self, user: str | None = None) -> dict[str, str]:
         """A whole environment for a program of this user (None: root) on this cluster."""
         entry = self.account(user) if user else pwd.getpwuid(0)
-        venv = self.venv or Cluster.installed
+        venv = self.venv or Cluster.shared_venv
         path = PATH if user is None else "/usr/local/bin:/usr/bin:/bin"
         return {
             "HOME": entry.pw_dir,
@@ -401,6 +396,13 @@ class Cluster:
             os.chdir(entry.pw_dir)
 
         return change
+
+    def install_handwash(self, source: str | Path) -> Path:
+        """Installs a wheel of this checkout for the users and puts it first on their PATH; the environment's folder."""
+        folder = self.directory / "venv"
+        installed.install(source, folder)
+        self.venv = folder
+        return folder
 
     def popen(
         self,

@@ -224,13 +224,13 @@ def _judge_without_job(process: Process, context: _Context) -> Judged:
         why = _("It was started by session {session}, which is over.").format(session=process.session)
         return Judged(process, "no-job", _SURVIVES, not _attended(process, context), why)
     if context.node is not None and context.node.kind in ("login", "allocation-shell"):
-        if process.gpus or process.devices:
+        if _on_gpu(process):
             return _plain(process, context, not _attended(process, context), _("It holds a GPU on the login node."))
         heavy = _is_load(process, context)
         why = _("It keeps the login node busy.") if heavy else _("It runs on the login node.")
         return _plain(process, context, heavy and not _attended(process, context), why)
     if context.node is not None and context.node.kind == "workstation":
-        holds = bool(process.gpus or process.devices)
+        holds = _on_gpu(process)
         why = _("It holds a GPU and no terminal is attached to it.") if holds else _("It runs on this machine.")
         return _plain(process, context, holds and not _attended(process, context), why)
     if process.uid == 0 and not process.devices:
@@ -243,8 +243,13 @@ def _plain(process: Process, context: _Context, leftover: bool, why: str) -> Jud
     return Judged(process, "login-work" if login else "no-job", _SURVIVES, leftover, why)
 
 
+def _on_gpu(process: Process) -> bool:
+    """Computes on a GPU by either look. A monitor (nvitop) has device files open too, but no context."""
+    return process.computes or (bool(process.gpus) and not process.devices)
+
+
 def _is_load(process: Process, context: _Context) -> bool:
-    if process.gpus or process.devices:
+    if _on_gpu(process):
         return True
     age = max(context.now - process.started, 0.01)
     return process.cpu_s >= context.policy.login_cpu_s and process.cpu_s / age >= context.policy.login_cores

@@ -98,7 +98,7 @@ class Gpu:
 class Process:
     """One process of this node. (`pid`, `start_ticks`) is its identity within one boot (proc(5), field 22 of stat).
 
-    `devices`: accelerator device files it holds open. `gpus`: the indices of the GPUs that it holds by either look.
+    `devices`: accelerator device files it holds open; `computes`: as a program with a context on one does, not a monitor. `gpus`: the indices of the GPUs that it holds by either look.
     `job`, `session`: whose it is by `attributed_by` (cgroup, environment, record, ancestry). `terminal`: it has one.
     """
 
@@ -122,6 +122,7 @@ class Process:
     attributed_by: str | None = None
     gpus: tuple[int, ...] = ()
     devices: tuple[str, ...] = ()
+    computes: bool = False
 
 
 @frozen

@@ -77,6 +77,7 @@ def gpu_line(gpu: Gpu, survey: Survey) -> str:
         parts.append(_("{percent} % busy").format(percent=round(gpu.utilisation * 100)))
     if gpu.shared:
         parts.append(_("shared"))
+    parts.extend(render.harmless(note) for note in gpu.notes)
     holders = [] if isinstance(survey.processes, Unknown) else [p for p in survey.processes if gpu.index in p.gpus]
     for process in holders[:3]:
         parts.append(f"{process.pid} {render.harmless(process.name, 30)} ({render.harmless(process.user, 32)})")
@@ -166,5 +167,3 @@ def summary(verdict: Verdict, stream: TextIO | None = None) -> None:
         render.say(render.style(_("Clean: nothing of yours is left over here."), "green", out), stream)
     else:
         render.say(render.style(_("Could not tell whether anything is left over."), "yellow", out), stream)
-    for why in verdict.unknown:
-        render.say("  " + render.harmless(why, 500), stream)

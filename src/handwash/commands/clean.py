@@ -87,7 +87,7 @@ def _picked(pids: list[int], seen: Survey, judged: tuple[Judged, ...]) -> tuple[
     """The processes a person named, or why one of them is out of bounds. Nothing is ended where one is."""
     known = {one.process.pid: one for one in judged}
     for pid in pids:
-        if pid in seen.chain:
+        if pid in seen.chain or pid == 1:
             return (), _("{pid} is this shell, or one that it runs in: nothing was ended.").format(pid=pid)
         one = known.get(pid)
         if one is None:

@@ -14,15 +14,24 @@ from handwash.survey import gpus, jobs, node, processes, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, Union
 
 
 def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", "node")) -> Survey:
     """The survey, after `deadline` seconds at the latest. A look that is not in `only` is not taken, and unknown."""
-    looks = {"gpus": _look_at_gpus, "jobs": jobs.look, "processes": _look_at_processes, "node": node.look}
+    looks: dict[str, Callable[[], Any]] = {
+        "gpus": _look_at_gpus,
+        "jobs": jobs.look,
+        "processes": _look_at_processes,
+        "node": node.look,
+    }
     answers: dict[str, Any] = dict.fromkeys(looks, Unknown(_("It was not asked.")))
-    answers.update(run.looks({name: looks[name] for name in only}, deadline))
+    wanted = {name: looks[name] for name in only}
+    if "gpus" in wanted and gpus.nothing_here():
+        answers["gpus"] = {"gpus": gpus.NOTHING, "holders": []}
+        del wanted["gpus"]
+    answers.update(run.looks(wanted, deadline))
     queue = _read(answers["jobs"], jobs.read)
     where = _read(answers["node"], lambda seen: node.read(seen, queue))
     devices = _read(answers["gpus"], lambda seen: gpus.read(seen["gpus"]))

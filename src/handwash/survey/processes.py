@@ -45,6 +45,7 @@ def describe(pid: int, uid: int, boot: float) -> dict[str, Any] | None:
     words = procfs.arguments(pid)
     mine = uid == world.uid()
     variables = procfs.environment(pid, _VARIABLES) if mine else {}
+    devices = (device_files.devices_of(pid) or ()) if mine else ()
     job, step = procfs.slurm_cgroup(pid)
     by = "cgroup" if job else None
     if job is None and variables.get("SLURM_JOB_ID"):
@@ -70,7 +71,8 @@ def describe(pid: int, uid: int, boot: float) -> dict[str, Any] | None:
         "step": step,
         "session": variables.get("HANDWASH_SESSION") or None,
         "attributed_by": by or ("environment" if variables.get("HANDWASH_SESSION") else None),
-        "devices": (device_files.devices_of(pid) or ()) if mine else (),
+        "devices": devices,
+        "computes": device_files.holds_context(devices),
     }
 
 

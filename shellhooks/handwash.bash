@@ -17,21 +17,28 @@
 case ${BASH_VERSION-} in '' | [0-3].* | 4.[01].*) \return 0 ;; esac
 case $- in *i*) ;; *) \return 0 ;; esac
 # `bash -ic WORDS` has `i` in $- too.
-[ -z "${BASH_EXECUTION_STRING+set}" ] || \return 0
-[ -t 0 ] && [ -t 2 ] || \return 0
+\test -z "${BASH_EXECUTION_STRING+set}" || \return 0
+\test -t 0 && \test -t 2 || \return 0
 case ${HANDWASH_DISABLE:-0} in 0) ;; *) \return 0 ;; esac
 # VS Code starts `bash -ilc` or an interactive shell to read the environment, and waits ten seconds for it.
-[ -z "${VSCODE_RESOLVING_ENVIRONMENT-}" ] || \return 0
+\test -z "${VSCODE_RESOLVING_ENVIRONMENT-}" || \return 0
 case ${TERM:-dumb} in dumb) \return 0 ;; esac
-[ "${__handwash_loaded-}" != "$$" ] || \return 0
-[ -z "${__handwash_python-}" ] || [ -x "$__handwash_python" ] || \return 0
+\test "${__handwash_loaded-}" != "$$" || \return 0
+\test -z "${__handwash_python-}" || \test -x "$__handwash_python" || \return 0
 # A restricted shell may neither redirect nor start a program by its path.
 \builtin shopt -q restricted_shell && \return 0
 
 # Under `set -a` every name and function made here would be exported, `exit` among them.
 __handwash_allexport=
-[[ -o allexport ]] && __handwash_allexport=1 && \builtin set +a
+if [[ -o allexport ]]; then
+  \builtin set +a
+  __handwash_allexport=1
+  \builtin export -n __handwash_python 2>/dev/null || \builtin :
+fi
 __handwash_loaded=$$
+__handwash_held=
+__handwash_trying=
+__handwash_asked=
 
 # --- tools ------------------------------------------------------------------------------------------------------------
 
@@ -118,10 +125,15 @@ function __handwash_run {
   "${__handwash_command[@]}" "$@"
 }
 
-# __handwash_untrapped SIGNAL: is there surely no trap on it? Known without a fork: a trap to list makes the write to
-# /dev/full fail. Where that is no device, the answer is no.
+# __handwash_untrapped SIGNAL: is there no trap on it? If there is, `__handwash_trap` is what `trap -p` says.
+# A trap to list makes the write to /dev/full fail: in most shells that answers without a fork.
 function __handwash_untrapped {
-  [[ -c /dev/full ]] && \builtin trap -p "$1" 2>/dev/null >|/dev/full
+  __handwash_trap=
+  [[ -c /dev/full && ! -o posix ]] && \builtin trap -p "$1" 2>/dev/null >|/dev/full && \builtin return 0
+  __handwash_trap=$(\builtin trap -p "$1")
+  # In posix mode bash 5.2 lists a signal without a trap too, as a bare `-`.
+  case $__handwash_trap in '' | 'trap -- - '*) \builtin return 0 ;; esac
+  \builtin return 1
 }
 
 # __handwash_shielded WORDS…: runs WORDS so that Ctrl-C ends them and nothing else. In every bash a foreground program
@@ -154,22 +166,27 @@ function __handwash_leave {
   # The second attempt in a row leaves. In a row: on the next line of input, within a minute.
   \builtin printf -v __handwash_now '%(%s)T' -1
   __handwash_line=${BASH_LINENO[1]}
-  if [[ -n ${__handwash_held-} ]] && ((__handwash_now - ${__handwash_held%:*} <= 60)) &&
+  if [[ -n $__handwash_held ]] && ((__handwash_now - ${__handwash_held%:*} <= 60)) &&
     ((__handwash_line - ${__handwash_held#*:} <= 1)); then
     __handwash_again=1
   fi
   __handwash_held=$__handwash_now:$__handwash_line
-  if [[ -n $__handwash_again ]]; then
-    __handwash_run 10 leave "$__handwash_way" --again >&2 || __handwash_code=$?
-  else
-    # Ctrl-C ends the check by SIGINT, and with it bash gives up this function: the person stays.
+  # Ctrl-C ends the check by SIGINT, and with it bash gives up this function: the person stays. It does the same when it
+  # cannot fork. So a check that never came back is not tried again.
+  if [[ -z $__handwash_again ]]; then
+    __handwash_trying=1
     __handwash_run 3600 leave "$__handwash_way" >&2 || __handwash_code=$?
+    __handwash_trying=
     # 75: stay. 130: interrupted, where a trap on INT kept this function running. Everything else lets go.
     if [[ $__handwash_code -eq 75 || $__handwash_code -eq 130 ]]; then
       # Under `set -e` any other status than 0 would leave after all.
       [[ -o errexit ]] && \builtin return 0
       \builtin return "$__handwash_status"
     fi
+  elif [[ -z $__handwash_trying ]]; then
+    __handwash_trying=1
+    __handwash_run 10 leave "$__handwash_way" --again >&2 || __handwash_code=$?
+    __handwash_trying=
   fi
   __handwash_told "$__handwash_code"
   [[ $# -eq 0 ]] && \builtin set -- "$__handwash_status"
@@ -238,9 +255,8 @@ function __handwash_late_eof {
 if __handwash_untrapped EXIT; then
   \builtin trap '\__handwash_late' EXIT
 else
-  __handwash_earlier=$(\builtin trap -p EXIT)
-  __handwash_earlier=${__handwash_earlier#trap -- }
-  \builtin eval "__handwash_earlier=${__handwash_earlier% EXIT}"
+  __handwash_trap=${__handwash_trap#trap -- }
+  \builtin eval "__handwash_earlier=${__handwash_trap% EXIT}"
   \builtin trap 'if \__handwash_late; then \builtin eval "${__handwash_earlier-}"
     else \builtin eval "${__handwash_earlier-}"; fi' EXIT
 fi
@@ -264,7 +280,7 @@ function __handwash_greet {
   __handwash_host=${__handwash_host%%.*}
   # The controlling terminal is the fifth field after the program's name: known without a fork.
   \builtin read -r -d '' __handwash_stat 2>/dev/null </proc/self/stat || \builtin :
-  __handwash_stat=${__handwash_stat##*) }
+  __handwash_stat=${__handwash_stat##*') '}
   __handwash_stat=${__handwash_stat#* * * * }
   __handwash_mark=$__handwash_host:$__handwash_job:${__handwash_stat%% *}
   # Nested shells have the same mark. In a pane of tmux or screen, and on a second terminal of the same job, only the
@@ -295,5 +311,5 @@ function __handwash_greet {
 [[ ${HANDWASH_BANNER-} == off ]] || __handwash_greet
 [[ -n $__handwash_allexport ]] && \builtin set -a
 \builtin unset -f __handwash_greet __handwash_say
-\builtin unset -v __handwash_allexport
+\builtin unset -v __handwash_allexport __handwash_trap
 \builtin :

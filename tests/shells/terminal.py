@@ -105,6 +105,7 @@ class Terminal:
         )
         self.child.delaybeforesend = None
         self.child.delayafterclose = 0
+        self.child.ptyproc.delayafterclose = 0  # type: ignore[union-attr]
         self.child.ptyproc.delayafterterminate = 0.01  # type: ignore[union-attr]
         self.greeting = ""
         self.status: int | None = None
@@ -137,7 +138,7 @@ class Terminal:
     def hang_up(self) -> None:
         """Closes the terminal, as a lost connection does, and waits until the shell has noticed."""
         os.close(self.child.child_fd)
-        until(lambda: self._ended(), "the shell did not end with its terminal")
+        until(self._ended, "the shell did not end with its terminal")
 
     def _ended(self) -> bool:
         pid, _status = os.waitpid(self.pid, os.WNOHANG)

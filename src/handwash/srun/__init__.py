@@ -1,1 +1,86 @@
 """safe-srun: srun, and everything of the session is gone afterwards."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# What the wrapper gives when it fails before srun runs.
+FAILED = 125
+INTERPRETERS = ("python", "bash", "sh", "zsh", "dash", "ksh", "perl", "ruby", "julia", "Rscript", "node")
+
+
+def label(command: Sequence[str]) -> str:
+    """Program and script names only: whole command lines can carry secrets."""
+    program = os.path.basename(command[0])
+    if program.startswith(INTERPRETERS):
+        for word in command[1:]:
+            if word in ("-c", "-e", "-m"):
+                break
+            if not word.startswith("-"):
+                return f"{program} {os.path.basename(word)}"
+    return program
+
+
+def main(argv: Sequence[str]) -> int:
+    """`safe-srun ARGV…`. Ends as srun or the command ends; returns only an exit code of its own."""
+    from handwash import world
+
+    local = argv[:1] == ["--local"]
+    disabled = world.env.get("HANDWASH_DISABLE", "") not in ("", "0", "false", "no")
+    try:
+        return run_local(list(argv[1:]), disabled) if local else run_srun(list(argv), disabled)
+    except Exception as error:
+        from handwash.srun import entry
+
+        entry.fall_back(list(argv), error)
+        return FAILED
+
+
+def run_local(command: list[str], disabled: bool) -> int:
+    """The command on this host, supervised unless handwash is disabled."""
+    from handwash.messages import _
+    from handwash.srun import receipt
+
+    if command[:1] == ["--"]:
+        del command[0]
+    if not command:
+        receipt.say(_("--local needs a command"))
+        return FAILED
+    if disabled:
+        from handwash.srun import supervisor
+
+        return supervisor.execute(command, dict(os.environ))
+    from handwash.srun import local
+
+    return local.run(command, label(command), quiet=False)
+
+
+def run_srun(argv: list[str], disabled: bool) -> int:
+    """srun, supervised where that is possible."""
+    from handwash.messages import _
+    from handwash.srun import arguments, launch, receipt
+
+    srun = launch.find_srun()
+    if srun is None:
+        receipt.say(_("srun was not found on this host; `safe-srun --local COMMAND` works without a scheduler"))
+        return FAILED
+    plain = disabled
+    if not plain:
+        line = arguments.parse(argv, lambda name: launch.ask_srun(srun, name), lambda: launch.srun_release(srun))
+        if line.has("async"):
+            receipt.say(
+                _("--async lets srun return while its step goes on, so nothing could be confirmed; use plain srun")
+            )
+            return FAILED
+        way = launch.choose(line)
+        plain = way.plain
+        if way.warning:
+            receipt.say(way.warning)
+    if plain:
+        os.execv(srun, [srun, *argv])
+    first = next(component.command for component in line.components if component.command)
+    return launch.supervise(line, way, srun, label(first))

@@ -108,7 +108,9 @@ class Main:
         if not self.where:
             return False
         try:
-            paths.write_whole(os.path.join(self.where, self.session + suffix), lines.pack([*self.fields.items(), *more]))
+            paths.write_whole(
+                os.path.join(self.where, self.session + suffix), lines.pack([*self.fields.items(), *more])
+            )
         except OSError:
             return False
         return True

@@ -44,10 +44,14 @@ class Orders:
 
 
 class Ending:
-    """How a task ended: the command's wait status, and what the teardown found, killed and had to leave."""
+    """How a task ended: the command's wait status, and what the teardown found, killed and had to leave.
+
+    `complete`: the kernel has said that nothing is left (which needs a subreaper).
+    """
 
     def __init__(self, status: int, ended: int = 0, killed: int = 0, left: Sequence[tuple[int, str]] = ()) -> None:
         self.status = status
+        self.complete = True
         self.ended = ended
         self.killed = killed
         self.left = list(left)
@@ -136,7 +140,7 @@ def supervise(command: Sequence[str], orders: Orders, chain: guardian.Chain | No
     ignored_chld = _signal.getsignal(CHILD) == _signal.SIG_IGN
     mask = kernel.block_all()
     settings = terminal_settings()
-    kernel.become_subreaper()
+    complete = kernel.become_subreaper()
     kernel.prctl(kernel.PR_SET_NAME, b"handwash")
     read_end, write_end = os.pipe()
     outer = os.getpid()
@@ -164,6 +168,7 @@ def supervise(command: Sequence[str], orders: Orders, chain: guardian.Chain | No
         ending.ended += len(rest.ended)
         ending.killed += len(rest.killed)
         ending.left += [(pid, why) for (pid, _start), why in rest.left.items()]
+    ending.complete = complete and not ending.left
     restore_terminal(settings)
     return ending
 

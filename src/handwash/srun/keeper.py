@@ -1,0 +1,292 @@
+"""The keeper: the process on the submit host that outlives safe-srun.
+
+It is in a session of its own and holds one end of a socket. While safe-srun lives it listens to the prolog's report (job
+and step), writes them down and finds out the GPUs, so that nobody has to wait for that at the end. When the socket ends
+without a goodbye, safe-srun is dead: it then ends srun, ends the step (or the job, if it is srun's own), confirms that and
+closes the record.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+from handwash import world
+from handwash.frozen import frozen
+from handwash.schedulers.slurm_step import GONE, Target
+from handwash.srun import confirm, lines, record
+from handwash.teardown import end, identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket as _socket
+else:
+    import _socket
+
+REPLY_LIMIT = 2.0
+# How long a guardian may still work after its step is gone, beyond the grace it gives; and how long one may keep silent
+# whose step never was, whose home is another, or whose file takes its time over NFS.
+SLACK = 5.0
+SILENCE = 1.0
+
+
+@frozen
+class Report:
+    """What the prolog said, and what was found out since."""
+
+    jobs: tuple[str, ...]
+    step: str
+    nodes: int
+    at: float
+    gpus: int | None = None
+
+
+class Pipe:
+    """The prolog's way to report: a named pipe in a folder of its own, kept open for reading and writing."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.fd = -1
+        for place in (world.env.get("XDG_RUNTIME_DIR", ""), world.env.get("TMPDIR", ""), "/tmp", "/dev/shm"):
+            if not os.path.isabs(place):
+                continue
+            self.folder = os.path.join(place, "handwash-" + os.urandom(8).hex())
+            try:
+                os.mkdir(self.folder, 0o700)
+                self.path = os.path.join(self.folder, "report")
+                os.mkfifo(self.path, 0o600)
+                self.fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+                return
+            except OSError:
+                self.remove()
+
+    def read(self) -> list[list[str]]:
+        """The reports that have arrived, as words."""
+        if self.fd < 0:
+            return []
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:
+            return []
+        return [line.split(" ") for line in data.decode("utf-8", "replace").splitlines()]
+
+    def remove(self) -> None:
+        """Takes the pipe away again."""
+        for away, path in ((os.unlink, self.path), (os.rmdir, self.folder)):
+            try:
+                away(path)
+            except OSError:
+                pass
+        self.path = ""
+
+
+def parse_report(words: list[str]) -> Report | None:
+    """One line of the prolog; None where it is not whole."""
+    if len(words) != 3 or not words[0] or not all(job.isdigit() for job in words[0].split(",")):
+        return None
+    nodes = int(words[2]) if words[2].isdigit() else 0
+    return Report(tuple(words[0].split(",")), words[1], nodes, world.now())
+
+
+@frozen
+class Plan:
+    """What both safe-srun and its keeper know before srun starts. `given_jobs`: allocations that are not srun's own."""
+
+    session: str
+    grace: float
+    given_jobs: tuple[str, ...]
+    cluster: str
+    supervised: bool
+
+    def target(self, report: Report) -> Target:
+        own = not any(job in self.given_jobs for job in report.jobs)
+        return Target(report.jobs, report.step, own, self.cluster)
+
+
+class Keeper:
+    """The keeper's side."""
+
+    def __init__(self, connection: _socket.socket, pipe: Pipe, plan: Plan, main: record.Main) -> None:
+        self.connection = connection
+        self.pipe = pipe
+        self.plan = plan
+        self.main = main
+        self.report: Report | None = None
+        self.srun: tuple[int, int] | None = None
+        self.buffer = b""
+
+    def run(self) -> None:
+        """Until safe-srun says goodbye, or is dead."""
+        me = os.getpid()
+        self.main.helpers.append((me, identity.start_of(me) or 0))
+        self.main.write()
+        record.prune()
+        poller = select.poll()
+        poller.register(self.connection.fileno(), select.POLLIN)
+        if self.pipe.fd >= 0:
+            poller.register(self.pipe.fd, select.POLLIN)
+        while True:
+            for fd, _event in poller.poll():
+                if fd == self.pipe.fd:
+                    self.take_report()
+                elif not self.listen():
+                    return
+
+    def take_report(self) -> None:
+        """Job and step, once srun has them; a report later than the first one (a nested srun) is not ours."""
+        for words in self.pipe.read():
+            report = parse_report(words)
+            if report is None or self.report is not None:
+                continue
+            self.report = report
+            count = confirm.gpus(self.plan.target(report))
+            self.report = Report(report.jobs, report.step, report.nodes, report.at, count)
+            self.main.set(job="+".join(report.jobs), step=report.step)
+            self.main.write()
+
+    def listen(self) -> bool:
+        """What safe-srun says. False at the end, after taking over if that was no goodbye."""
+        try:
+            data = self.connection.recv(4096)
+        except OSError:
+            data = b""
+        self.buffer += data
+        *whole, self.buffer = self.buffer.split(b"\n")
+        for line in whole:
+            word, *fields = lines.split(line.decode())
+            if word == "srun":
+                self.srun = (int(fields[0]), int(fields[1]))
+            elif word == "ended":
+                self.take_report()
+                self.reply()
+            elif word == "bye":
+                return False
+        if not data:
+            self.take_over()
+        return bool(data)
+
+    def reply(self) -> None:
+        """What the prolog reported, on one line."""
+        fields: list[object] = []
+        if self.report is not None:
+            count = "" if self.report.gpus is None else self.report.gpus
+            fields = [",".join(self.report.jobs), self.report.step, self.report.nodes, self.report.at, count]
+        try:
+            self.connection.send(lines.join(["report", *fields]).encode() + b"\n")
+        except OSError:
+            pass
+
+    def take_over(self) -> None:
+        """safe-srun is dead: what it would have done, without a word on the terminal."""
+        if self.srun is not None:
+            # TERM makes srun end its step by force, or give a pending allocation back.
+            end.end([self.srun], 2.0, os.getuid())
+        self.take_report()
+        self.pipe.remove()
+        if self.report is None:
+            self.main.finish("unconfirmed", record.parts_of(self.plan.session, self.main.where))
+            return
+        target = self.plan.target(self.report)
+        done = confirm.confirm(target, urgent=True)
+        words, silent = wait_for_words(self.plan, self.report, self.main.where, done.answer.word == GONE)
+        self.main.finish(outcome(self.plan, done, words, silent), words)
+
+
+def outcome(plan: Plan, done: confirm.Confirmation, words: list[record.PartWord], silent: int) -> str:
+    """The record's word. Clean only where the queue has confirmed it and every node has reported."""
+    if any(word.left for word in words):
+        return "leftover"
+    if done.answer.word != GONE or silent or not plan.supervised:
+        return "unconfirmed"
+    return "clean"
+
+
+def wait_for_words(plan: Plan, report: Report, where: str, gone: bool) -> tuple[list[record.PartWord], int]:
+    """The guardians' words, waited for (bounded), and how many nodes have not given their last one."""
+    import time
+
+    begun = world.monotonic()
+    pause = 0.005
+    while True:
+        words = record.parts_of(plan.session, where) if plan.supervised else []
+        # A guardian inside the step's cgroup dies with it; once Slurm says that the step is gone, so is all that was in it.
+        working = [word for word in words if not word.finished and not (word.cgroup and gone)]
+        heard = {word.node for word in words} - {word.node for word in working}
+        silent = max(report.nodes, len({word.node for word in words}), 1) - len(heard)
+        if not plan.supervised or silent <= 0:
+            return words, max(silent, 0) if plan.supervised else 0
+        if world.monotonic() - begun > (plan.grace + end.AFTER_KILL + SLACK if working else SILENCE):
+            return words, silent
+        time.sleep(pause)
+        pause = min(pause * 2, 0.1)
+
+
+class Link:
+    """safe-srun's side: starts the keeper and talks to it. A keeper that cannot be had is done without."""
+
+    def __init__(self, pipe: Pipe, plan: Plan, main: record.Main) -> None:
+        self.pipe = pipe
+        self.connection: _socket.socket | None = None
+        try:
+            # The C half has no pair of objects to offer, only socketpair() of raw sockets.
+            mine, other = _socket.socketpair()
+            child = os.fork()
+        except OSError:
+            main.write()
+            return
+        if child == 0:
+            try:
+                mine.close()
+                os.setsid()
+                if os.fork() == 0:
+                    self.live_apart((other.fileno(), pipe.fd))
+                    Keeper(other, pipe, plan, main).run()
+            finally:
+                os._exit(0)
+        other.close()
+        os.waitpid(child, 0)
+        self.connection = mine
+
+    @staticmethod
+    def live_apart(kept: tuple[int, ...]) -> None:
+        """Lets go of safe-srun's files: whoever reads its output must see the end of it."""
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2 and int(name) not in kept:
+                try:
+                    os.close(int(name))
+                except OSError:
+                    pass
+        os.chdir("/")
+
+    def tell(self, *fields: object) -> None:
+        if self.connection is not None:
+            try:
+                self.connection.send(lines.join(fields).encode() + b"\n")
+            except OSError:
+                pass
+
+    def report(self) -> Report | None:
+        """What the prolog reported: from the keeper, or from the pipe itself where the keeper does not answer."""
+        self.tell("ended")
+        data = b""
+        if self.connection is not None:
+            poller = select.poll()
+            poller.register(self.connection.fileno(), select.POLLIN)
+            try:
+                data = self.connection.recv(4096) if poller.poll(REPLY_LIMIT * 1000) else b""
+            except OSError:
+                data = b""
+        word, *fields = lines.split(data.decode().rstrip("\n"))
+        if word == "report":
+            if not fields:
+                return None
+            count = int(fields[4]) if fields[4] else None
+            return Report(tuple(fields[0].split(",")), fields[1], int(fields[2]), float(fields[3]), count)
+        for words in self.pipe.read():
+            report = parse_report(words)
+            if report is not None:
+                return report
+        return None

@@ -1,0 +1,241 @@
+"""Runs srun with a supervisor under every task, waits for it as a shell would, and sees to it that nothing stays."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from handwash import config, run, world
+from handwash.frozen import frozen
+from handwash.messages import _
+from handwash.schedulers.slurm_step import GONE, parse_arity, parse_release
+from handwash.srun import confirm, keeper, kernel, node, receipt, record
+from handwash.srun.local import session_folder
+from handwash.teardown import identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+    from collections.abc import Sequence
+
+    from handwash.srun.arguments import CommandLine, Component
+else:
+    import _signal
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROLOG = os.path.join(HERE, "prolog.sh")
+TASK = os.path.join(HERE, "task.py")
+
+# In the task, before there is a Python: $0 is the warning, then interpreter, -I, -S, script, orders, command. Where the node
+# has no such interpreter or file the command runs all the same. No variable is set: one of that name may be exported.
+SHIM = (
+    'if [ -x "$1" ] && [ -r "$4" ]; then exec "$@"; fi; echo "$0" >&2; shift 5; '
+    'command -v "$1" >/dev/null || exit 2; exec "$@"'
+)
+
+
+@frozen
+class Way:
+    """How to run this command line. `plain`: become srun at once. `warning`: why it is not supervised."""
+
+    plain: bool
+    supervised: bool
+    warning: str = ""
+
+
+def choose(line: CommandLine) -> Way:
+    """Whether tasks of this command line can be supervised. `async` is dealt with before."""
+    if line.doubtful is not None or line.has("help", "usage", "version", "autocomplete", "test-only"):
+        return Way(plain=True, supervised=False)
+    if not any(component.command for component in line.components):
+        return Way(plain=True, supervised=False)
+    if line.has("no-allocate"):
+        return Way(True, False, _("with --no-allocate there is no job to watch over; running plain srun"))
+    reason = ""
+    names = {option.name for component in line.components for option in component.options}
+    if "multi-prog" in names:
+        reason = "--multi-prog"
+    elif "bcast" in names or "SLURM_BCAST" in world.env:
+        reason = "--bcast"
+    elif "external-launcher" in names:
+        reason = "--external-launcher"
+    elif any(name.startswith("container") for name in names) or any(
+        name == "SLURM_CONTAINER" or "_container_image" in name for name in world.env
+    ):
+        reason = "--container"
+    if not reason:
+        return Way(plain=False, supervised=True)
+    text = _("tasks are not supervised with {option}; the job or step is still confirmed to be gone")
+    return Way(False, False, text.format(option=reason))
+
+
+def ask_srun(srun: str, name: str) -> str:
+    """What kind of option a plug-in has added: srun itself says so when given nothing else."""
+    return parse_arity(confirm.ask([srun, f"--{name}"], 10.0))
+
+
+def srun_release(srun: str) -> str | None:
+    """The installed release."""
+    return parse_release(confirm.ask([srun, "--version"], 10.0))
+
+
+def job_name(component: Component) -> list[str]:
+    """srun names a job or step after its command: that is the shim now, so the name is given."""
+    inside = "SLURM_JOB_ID" in world.env or "SLURM_JOBID" in world.env
+    if component.get("job-name") is not None or ("SLURM_JOB_NAME" in world.env and not inside):
+        return []
+    return [f"--job-name={os.path.basename(component.command[0])}"]
+
+
+class Changes:
+    """What is added to srun's environment, and how the command gets the person's own back."""
+
+    def __init__(self, pipe: keeper.Pipe, own_prolog: str | None) -> None:
+        self.environment = dict(world.env)
+        self.back: dict[str, str | None] = {}
+        if not pipe.path or not os.access(PROLOG, os.X_OK):
+            return
+        chained = own_prolog if own_prolog is not None else self.environment.get("SLURM_PROLOG")
+        self.set("SLURM_PROLOG", PROLOG)
+        self.set("HANDWASH_REPORT", pipe.path)
+        if chained:
+            self.set("HANDWASH_PROLOG", chained)
+
+    def set(self, name: str, value: str) -> None:
+        self.back[name] = self.environment.get(name)
+        self.environment[name] = value
+
+
+def build(line: CommandLine, way: Way, plan: keeper.Plan, changes: Changes, where: str) -> list[str]:
+    """srun's words with the supervisor under every task."""
+    # The person's own --prolog would win over the variable: ours is given after it, and runs theirs.
+    own_prolog = line.get("prolog")
+    prolog = [f"--prolog={PROLOG}"] if own_prolog and "SLURM_PROLOG" in changes.back else []
+    if not way.supervised:
+        return line.build(lambda component: component.command, lambda component: prolog)
+    orders = node.pack(plan.session, plan.grace, where, changes.back)
+    warning = "handwash: " + _("this node has no {python}; running without supervision").format(python=sys.executable)
+    shim = ["/bin/sh", "-c", SHIM, warning, sys.executable, "-I", "-S", TASK, orders]
+    return line.build(
+        lambda component: [*shim, *component.command] if component.command else [],
+        lambda component: [*prolog, *job_name(component)],
+    )
+
+
+def given_jobs(line: CommandLine) -> tuple[str, ...]:
+    """Jobs in which srun makes a step only: the allocation is somebody else's."""
+    named = line.get("jobid") or world.env.get("SLURM_JOB_ID") or world.env.get("SLURM_JOBID") or ""
+    jobs = [named.partition(".")[0].partition("+")[0]]
+    # The components of a heterogeneous allocation have ids of their own.
+    jobs += [value for name, value in world.env.items() if name.startswith(("SLURM_JOB_ID_HET_", "SLURM_JOB_ID_PACK_"))]
+    return tuple(job for job in jobs if job)
+
+
+def wait_for(child: int) -> int:
+    """Waits for srun as its twin in the process group; answers its wait status.
+
+    What the terminal sends goes to both; what is sent to safe-srun alone is passed on; a stop is shown to the shell.
+    """
+    leader = os.getsid(0) == os.getpid()
+    while True:
+        number, code, _sender = kernel.next_signal() or (0, 0, 0)
+        if number == _signal.SIGCHLD:
+            while True:
+                try:
+                    pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+                except ChildProcessError:
+                    return 0
+                if pid == 0:
+                    break
+                if not os.WIFSTOPPED(status):
+                    return status
+                if not leader:
+                    os.kill(os.getpid(), _signal.SIGSTOP)
+        elif code != kernel.SI_KERNEL:
+            try:
+                os.kill(child, number)
+            except ProcessLookupError:
+                pass
+
+
+def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
+    """Runs it all; does not return, but ends as srun ended."""
+    settings = config.load()
+    where = session_folder()
+    session = record.new_id()
+    cluster = line.get("clusters") or line.get("cluster") or world.env.get("SLURM_CLUSTERS", "")
+    plan = keeper.Plan(session, settings.grace, given_jobs(line), cluster if "," not in cluster else "", way.supervised)
+    pipe = keeper.Pipe()
+    changes = Changes(pipe, line.get("prolog"))
+    argv = [srun, *build(line, way, plan, changes, where)]
+    main = record.Main(session, label, where)
+    mask = kernel.block_all()
+    link = keeper.Link(pipe, plan, main)
+    try:
+        child = os.posix_spawn(
+            srun, argv, changes.environment, setsigmask=mask, setsigdef=(_signal.SIGPIPE, _signal.SIGXFSZ)
+        )
+    except OSError as error:
+        link.tell("bye")
+        pipe.remove()
+        main.finish("clean", [])
+        receipt.say(_("srun could not be started: {error}").format(error=error.strerror))
+        return 125
+    link.tell("srun", child, identity.start_of(child) or 0)
+    status = wait_for(child)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+    # Whatever goes wrong from here on: without a goodbye the keeper finishes the work, and srun's status is what counts.
+    try:
+        finish(line, plan, main, link, status)
+        link.tell("bye")
+        pipe.remove()
+    except KeyboardInterrupt:
+        receipt.say(_("interrupted, not confirmed yet; see `handwash sessions`"))
+    except Exception as error:
+        receipt.say(
+            _("a fault in handwash, not confirmed yet: {error}").format(error=f"{type(error).__name__}: {error}")
+        )
+    kernel.exit_like(status)
+    return 125
+
+
+def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper.Link, status: int) -> None:
+    """Confirms, waits for the nodes' words, closes the record and says the receipt."""
+    report = link.report()
+    if report is None:
+        report = report_of_parts(record.parts_of(plan.session, main.where))
+    if report is None:
+        # No step was launched: srun refused the command line, or the wait in the queue was given up.
+        main.finish("clean", [])
+        return
+    target = plan.target(report)
+    done = confirm.confirm(target, urgent=os.WIFSIGNALED(status))
+    words, silent = keeper.wait_for_words(plan, report, main.where, done.answer.word == GONE)
+    outcome = keeper.outcome(plan, done, words, silent)
+    main.set(job="+".join(report.jobs), step=report.step)
+    main.finish(outcome, words)
+    if outcome == "clean" and line.has("quiet"):
+        return
+    left = [(pid, why) for word in words for pid, _start, why in word.left]
+    receipt.say(
+        receipt.processes(sum(word.ended for word in words), sum(word.killed for word in words), left)
+        if plan.supervised
+        else _("processes were not looked at"),
+        receipt.silent_nodes(silent) if silent else "",
+        receipt.queue(target, done),
+        receipt.cost(report.gpus, world.now() - report.at) if target.own else "",
+        about=_("job {job}").format(job=target.name) if target.own else _("step {step}").format(step=target.name),
+    )
+
+
+def report_of_parts(words: Sequence[record.PartWord]) -> keeper.Report | None:
+    """Job and step from the nodes, where the prolog could not report."""
+    for word in words:
+        if word.job.isdigit():
+            return keeper.Report((word.job,), word.step, 0, world.now())
+    return None
+
+
+def find_srun() -> str | None:
+    """srun on PATH."""
+    return run.find("srun")

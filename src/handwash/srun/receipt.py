@@ -1,0 +1,87 @@
+"""The one line that safe-srun says at the end. It never says more than what was seen."""
+
+from __future__ import annotations
+
+import os
+
+from handwash.messages import _, ngettext
+from handwash.schedulers.slurm_step import GONE, THERE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from handwash.schedulers.slurm_step import Target
+    from handwash.srun.confirm import Confirmation
+
+
+def processes(ended: int, killed: int, left: Iterable[tuple[int, str]]) -> str:
+    """What became of the processes that outlived the command."""
+    if not ended:
+        text = _("nothing was left running")
+    elif killed:
+        text = ngettext(
+            "{count} process ended ({killed} needed KILL)", "{count} processes ended ({killed} needed KILL)", ended
+        ).format(count=ended, killed=killed)
+    else:
+        text = ngettext("{count} process ended", "{count} processes ended", ended).format(count=ended)
+    stuck = ", ".join(f"{pid} ({why})" for pid, why in left)
+    return _("{text}; could not be ended: {stuck}").format(text=text, stuck=stuck) if stuck else text
+
+
+def queue(target: Target, done: Confirmation) -> str:
+    """What squeue said last."""
+    word = done.answer.word
+    if word == GONE and target.own:
+        return (
+            _("the job has left the queue") if not done.cancelled else _("the job was cancelled and has left the queue")
+        )
+    if word == GONE:
+        return _("the step has ended") if not done.cancelled else _("the step was cancelled and has ended")
+    if word == THERE and target.own:
+        return _("the job is still in the queue ({state}): try `scancel {job}`").format(
+            state=done.answer.detail, job=" ".join(target.jobs)
+        )
+    if word == THERE:
+        return _("the step is still in the queue: try `scancel {step}`").format(step=" ".join(target.steps))
+    if target.own:
+        return _("could not tell whether the job has left the queue ({why})").format(why=done.answer.detail)
+    return _("could not tell whether the step has ended ({why})").format(why=done.answer.detail)
+
+
+def silent_nodes(count: int) -> str:
+    """Nodes whose guardian gave no last word."""
+    return ngettext(
+        "no word from {count} node, so its processes were not confirmed",
+        "no word from {count} nodes, so their processes were not confirmed",
+        count,
+    ).format(count=count)
+
+
+def cost(gpus: int | None, seconds: float) -> str:
+    """GPU-hours of the job; empty for a job without GPUs."""
+    if gpus is None:
+        return _("GPU-hours unknown (the number of GPUs could not be told)")
+    if not gpus:
+        return ""
+    return _("{hours} GPU-hours ({gpus} × {duration})").format(
+        hours=f"{gpus * max(seconds, 0.0) / 3600:.3f}", gpus=gpus, duration=duration(seconds)
+    )
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds as Slurm writes them."""
+    whole = max(int(seconds + 0.5), 0)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def say(*clauses: str, about: str = "") -> None:
+    """One line on standard error, about a job if it is; a closed terminal is no error."""
+    head = f"handwash: {about}: " if about else "handwash: "
+    text = head + "; ".join(clause for clause in clauses if clause) + "\n"
+    # Words of Slurm's commands are in it: nothing in them may steer the terminal.
+    safe = "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
+    try:
+        os.write(2, safe.encode("utf-8", "replace"))
+    except OSError:
+        pass

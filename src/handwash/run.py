@@ -55,6 +55,10 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
         if not name.startswith(_SCRUBBED_PREFIXES) and name not in _SCRUBBED
     }
     env["LC_ALL"] = "C"
+    # What the hook took away from Python's own start belongs to everybody else: Slurm may have its libraries there.
+    put_aside = env.pop("HANDWASH_LD_LIBRARY_PATH", None)
+    if put_aside:
+        env["LD_LIBRARY_PATH"] = put_aside
     if extra:
         env.update(extra)
     return env

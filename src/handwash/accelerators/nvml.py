@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIBRARY = "libnvidia-ml.so.1"
+# The hooks start handwash without the person's LD_LIBRARY_PATH, which may hide Python's own libraries, and hand it on here.
+_PUT_ASIDE = "HANDWASH_LD_LIBRARY_PATH"
 # Where glibc looks without a cache (ld.so(8)), and the place of the Windows subsystem's driver.
 _DEFAULT_FOLDERS = (
     "/usr/lib64",
@@ -54,8 +56,7 @@ class DriverNotLoaded(CouldNotTell):
 
 def library_present(cache: str = "/etc/ld.so.cache", folders: Iterable[str] = _DEFAULT_FOLDERS) -> bool:
     """Whether the loader would find the driver's library; asks the files, because ctypes costs half a bare start."""
-    searched = [folder for folder in world.env.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if folder]
-    if any(os.path.exists(f"{folder}/{LIBRARY}") for folder in searched):
+    if _in_folders(world.env.get("LD_LIBRARY_PATH", "")) or _in_folders(world.env.get(_PUT_ASIDE, "")):
         return True
     try:
         with open(cache, "rb") as file:
@@ -66,6 +67,12 @@ def library_present(cache: str = "/etc/ld.so.cache", folders: Iterable[str] = _D
     return any(os.path.exists(f"{folder}/{LIBRARY}") for folder in folders)
 
 
+def _in_folders(path: str) -> str | None:
+    """The library's first place in a list of folders as LD_LIBRARY_PATH has it (ld.so(8): colons or semicolons)."""
+    places = (f"{folder}/{LIBRARY}" for folder in path.replace(";", ":").split(":") if folder)
+    return next((place for place in places if os.path.exists(place)), None)
+
+
 def look() -> dict[str, Any]:
     """All GPUs that the driver shows, as plain data. Raises CouldNotTell where the driver as a whole gives no answer.
 
@@ -73,11 +80,18 @@ def look() -> dict[str, Any]:
     pid, memory, kind and instance. Trouble with one GPU is told in its `notes` and leaves the others as they are.
     """
     nvml = bindings.load()
+    put_aside = _in_folders(world.env.get(_PUT_ASIDE, ""))
     try:
+        if put_aside:
+            from ctypes import CDLL
+
+            nvml.nvmlLib = CDLL(put_aside)
         nvml.nvmlInit()
         count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError as error:
         raise _no_answer(error) from None
+    except OSError:
+        raise CouldNotTell(_("The NVIDIA driver's library ({library}) cannot be loaded.").format(library=LIBRARY)) from None
     if not 0 <= count <= _MOST_GPUS:
         raise CouldNotTell(_("The NVIDIA driver's answer makes no sense: {count} GPUs.").format(count=count))
     try:

@@ -28,6 +28,6 @@ def banner(settings: Config) -> int:
         tell.process_table(verdict.leftovers, seen, now, sys.stderr)
         tell.summary(verdict, sys.stderr)
     for job in judge.unattended_jobs(seen):
-        sentence = _("Job {job} is interactive and goes on: if nobody works in it, end it with: scancel {job}")
+        sentence = _("Job {job} is interactive and still runs. If nobody works in it, end it with: scancel {job}")
         warn("  " + sentence.format(job=harmless(job.id)))
     return Exit.CLEAN

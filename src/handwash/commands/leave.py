@@ -31,6 +31,11 @@ def leave(settings: Config, how: str, again: bool) -> int:
     verdict = judge.judge(seen, world.uid(), world.now())
     if verdict.verdict == "clean":
         return Exit.CLEAN
+    # The hook's `timeout` sends TERM a little after the deadline, against an interpreter that hangs. The looks are over;
+    # from here on a person may think about the question, and every other step is bounded.
+    import signal
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if how == "hup":
         return _nobody_there(settings, seen, verdict)
     if not verdict.leftovers:
@@ -63,10 +68,10 @@ def _warn(seen: Survey, verdict: Verdict) -> None:
     ends = [one for one in verdict.leftovers if one.fate == "ends-with-job"]
     if goes_on:
         pids = ", ".join(str(one.process.pid) for one in goes_on)
-        warn(_("Will survive your leaving and may burn GPU-hours: {pids}").format(pids=pids))
+        warn(_("These go on after you leave and may cost GPU-hours: {pids}").format(pids=pids))
     if ends:
         pids = ", ".join(str(one.process.pid) for one in ends)
-        warn(_("Will be ended when this session ends: {pids}").format(pids=pids))
+        warn(_("These end with this session: {pids}").format(pids=pids))
     for why in verdict.unknown:
         warn("  " + harmless(why, 500))
 

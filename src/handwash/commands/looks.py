@@ -49,7 +49,7 @@ def _look(settings: Config, as_json: bool, with_others: bool) -> int:
     tell.summary(verdict)
     if with_others:
         for job in judge.unattended_jobs(seen):
-            sentence = _("Job {job} is interactive and goes on: if nobody works in it, end it with: scancel {job}")
+            sentence = _("Job {job} is interactive and still runs. If nobody works in it, end it with: scancel {job}")
             render.say(sentence.format(job=job.id))
     return _CODES[verdict.verdict]
 

@@ -52,10 +52,10 @@ def judge(survey: Survey, uid: int, now: float, policy: Policy | None = None) ->
     unknown = [
         sentence.format(why=answer.why)
         for answer, sentence in (
-            (survey.node, N_("Where this shell is could not be told: {why}")),
-            (survey.jobs, N_("Which jobs are yours could not be told: {why}")),
-            (survey.gpus, N_("Who is on the GPUs could not be told: {why}")),
-            (survey.processes, N_("Which processes are yours could not be told: {why}")),
+            (survey.node, N_("Could not tell where this shell runs: {why}")),
+            (survey.jobs, N_("Could not tell which jobs are yours: {why}")),
+            (survey.gpus, N_("Could not tell who is on the GPUs: {why}")),
+            (survey.processes, N_("Could not tell which processes are yours: {why}")),
         )
         for sentence in (_(sentence),)
         if isinstance(answer, Unknown)

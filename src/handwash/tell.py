@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def place(node: Union[Node, Unknown]) -> str:
     """One line: where this shell is."""
     if isinstance(node, Unknown):
-        return _("Where this shell is could not be told: {why}").format(why=node.why)
+        return _("Could not tell where this shell runs: {why}").format(why=node.why)
     host = render.harmless(node.host)
     if node.kind == "compute" and node.job:
         line = _("{host}: compute node, inside your job {job}").format(host=host, job=render.harmless(node.job))
     elif node.kind == "compute":
-        line = _("{host}: compute node, but no job of yours holds this shell").format(host=host)
+        line = _("{host}: compute node, but this shell is not inside a job of yours").format(host=host)
     elif node.kind == "allocation-shell":
         sentence = _("{host}: shell of your allocation {job}, but still on the login node; run programs with srun")
         line = sentence.format(host=host, job=render.harmless(node.job or ""))
@@ -48,7 +48,7 @@ def fate(word: str) -> str:
     return {
         "survives": _("goes on"),
         "ends-with-job": _("ends with the job"),
-        "unknown": _("cannot be told"),
+        "unknown": _("unknown"),
     }[word]
 
 
@@ -102,9 +102,9 @@ def three_looks(survey: Survey, verdict: Verdict, stream: TextIO | None = None) 
     else:
         left, own = len(verdict.leftovers), sum(1 for one in verdict.judged if one.whose != "other-user")
         processes = [
-            _("{left} left over, {own} of yours seen").format(left=left, own=own)
+            _("{own} of yours here, {left} left over").format(left=left, own=own)
             if own
-            else _("none of yours beside this shell")
+            else _("none of yours besides this shell")
         ]
     headings = [_("jobs"), _("GPUs"), _("processes")]
     cells = max(render.width(heading) for heading in headings) + 2
@@ -161,7 +161,7 @@ def summary(verdict: Verdict, stream: TextIO | None = None) -> None:
     left = len(verdict.leftovers)
     if verdict.verdict == "leftover":
         sentence = ngettext("{count} process is left over.", "{count} processes are left over.", left)
-        advice = _("End with: handwash clean")
+        advice = _("To end what is left over: handwash clean")
         render.say(render.style(sentence.format(count=left), "yellow", out) + " " + advice, stream)
     elif verdict.verdict == "clean":
         render.say(render.style(_("Clean: nothing of yours is left over here."), "green", out), stream)

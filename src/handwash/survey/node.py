@@ -91,12 +91,16 @@ def read(seen: dict[str, Any], jobs: Union[tuple[Job, ...], Unknown]) -> Node:
 def _kind_without_job(seen: dict[str, Any], why: list[str]) -> str:
     if seen["configured"]:
         why.append(
-            _("{host} is a compute node in slurm.conf; no job of yours holds this shell.").format(host=seen["host"])
+            _("{host} is a compute node in slurm.conf; this shell is not inside a job of yours.").format(
+                host=seen["host"]
+            )
         )
         return "compute"
     if seen["configured"] is None and seen["slurmd"]:
         why.append(
-            _("Slurm's node daemon runs here ({sign}); no job of yours holds this shell.").format(sign=seen["slurmd"])
+            _("Slurm's node daemon runs here ({sign}); this shell is not inside a job of yours.").format(
+                sign=seen["slurmd"]
+            )
         )
         return "compute"
     if seen["client"] or seen["configured"] is False:

@@ -17,23 +17,19 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Callable, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.testbed import configuration, installed, machine, processes
+from tests.testbed import configuration, installed, machine, processes, remains
 from tests.testbed.configuration import NODES, PATH, tool
 from tests.testbed.machine import Unavailable, register
+from tests.testbed.people import People
 from tests.testbed.processes import identity, wait_until
-
-# The mark by which stop() finds what root started on a cluster; what the two users run is found by their uids.
-MARK = "HANDWASH_TESTBED"
-DAEMONS = ("munged", "slurmctld", "slurmd", "slurmstepd")
-JOB_IDS_PER_SLOT = 10000
 
 
 class ClusterError(RuntimeError):
@@ -49,7 +45,7 @@ class Job(NamedTuple):
     name: str
 
 
-class Cluster:
+class Cluster(People):
     """A two-node Slurm; a context manager that starts and stops it.
 
     *proctrack* is linuxproc, pgid or cgroup; *directory* a folder that does not exist yet (default: a new one under /tmp);
@@ -57,9 +53,6 @@ class Cluster:
     ours. A *detached* cluster outlives this process; any other is stopped when this process ends, and by the next start
     of a cluster on this machine where this process was killed.
     """
-
-    shared_venv: ClassVar[Path | None] = None
-    """Where handwash is installed for every cluster of this process that has no installation of its own."""
 
     def __init__(
         self,
@@ -81,8 +74,8 @@ class Cluster:
         self.venv: Path | None = None
         self._port = port
         self._started = False
-        self._children: list[subprocess.Popen[bytes]] = []
-        self._directory = Path(directory).resolve() if directory else None
+        self._children: list[subprocess.Popen[Any]] = []
+        self._place = Path(directory).resolve() if directory else None
 
     @classmethod
     def attach(cls, directory: str | Path) -> Cluster:
@@ -92,17 +85,12 @@ class Cluster:
             entry = content.holders.get(str(where))
         if entry is None:
             raise ClusterError(f"no cluster was started in {where}")
-        cluster = cls(entry["proctrack"], directory=where, detached=True)
+        cluster = cls(entry["proctrack"], detached=True)
+        cluster.directory = where
         cluster._take_slot(entry["slot"])
         if (where / "venv" / "bin").is_dir():
             cluster.venv = where / "venv"
         return cluster
-
-    @property
-    def directory(self) -> Path:
-        """The cluster's folder."""
-        assert self._directory is not None, "the cluster was not started"
-        return self._directory
 
     @property
     def slurm_conf(self) -> Path:
@@ -120,12 +108,17 @@ class Cluster:
         configuration.cgroup_conf(self.proctrack)
         self._started = True
         stop_orphans()
-        if self._directory is None:
-            self._directory = Path(tempfile.mkdtemp(prefix="handwash-cluster-", dir="/tmp"))
+        if self._place is None:
+            self.directory = Path(tempfile.mkdtemp(prefix="handwash-cluster-", dir="/tmp"))
         else:
-            self._directory.mkdir()
-        self._directory.chmod(0o755)
-        _guard(self)
+            try:
+                self._place.mkdir()
+            except OSError as error:
+                raise ClusterError(f"cannot make the cluster's folder: {error}") from error
+            self.directory = self._place
+        self.directory.chmod(0o755)
+        if not self.detached:
+            _guard(self)
         try:
             self._prepare()
             self._start_daemons()
@@ -155,8 +148,7 @@ class Cluster:
         for name in ("log", "state", "spool", "munge", *(f"spool/{node}" for node in NODES)):
             (self.directory / name).mkdir()
         ports = configuration.free_ports(slot, 3) if self._port is None else [self._port + n for n in range(3)]
-        first_job = slot * JOB_IDS_PER_SLOT + 1
-        configuration.write(self.directory, self.proctrack, ports, first_job, self.settings)
+        configuration.write(self.directory, self.proctrack, ports, remains.first_job(slot), self.settings)
 
     def _take_slot(self, slot: int) -> None:
         self.slot = slot
@@ -197,6 +189,7 @@ class Cluster:
             raise ClusterError(f"munged does not start:\n{self.logs()}")
 
     def _spawn(self, log: str, argv: list[str], entry: pwd.struct_passwd | None = None) -> None:
+        whom: dict[str, Any] = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []} if entry else {}
         with (self.directory / "log" / f"{log}.out").open("ab") as output:
             child = subprocess.Popen(
                 argv,
@@ -206,7 +199,7 @@ class Cluster:
                 cwd=self.directory,
                 env={"PATH": PATH, "SLURM_CONF": str(self.slurm_conf)},
                 start_new_session=True,
-                **({"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []} if entry else {}),
+                **whom,
             )
         self._children.append(child)
 
@@ -221,8 +214,11 @@ class Cluster:
         self._end_daemon("slurmctld")
 
     def start_slurmd(self, node: str) -> None:
-        """Starts the slurmd of one node."""
+        """Starts the slurmd of one node and waits until it listens."""
         self._spawn(node, [tool("slurmd"), "-D", "-f", str(self.slurm_conf), "-N", node])
+        port = configuration.node_port(self.slurm_conf, node)
+        if not wait_until(lambda: configuration.listening(port), 15):
+            raise ClusterError(f"the slurmd of {node} does not listen:\n{self.logs()}")
 
     def stop_slurmd(self, node: str) -> None:
         """Ends the slurmd of one node; running steps stay."""
@@ -235,116 +231,47 @@ class Cluster:
 
     def daemon(self, name: str, *words: str) -> list[int]:
         """The pids of a daemon of this cluster whose command line holds these words."""
-        return [pid for pid in self._daemons((name,)) if set(words) <= set(processes.arguments(pid))]
+        return [pid for pid in remains.daemons(self.directory, (name,)) if set(words) <= set(processes.arguments(pid))]
 
     def _end_daemon(self, name: str, *words: str) -> None:
         for pid in self.daemon(name, *words):
             who = identity(pid)
-            if who:
-                processes.send(who, signal.SIGTERM)
-                if not wait_until(lambda who=who: not processes.running(who), 10):
-                    raise ClusterError(f"{name} does not end:\n{self.logs()}")
+            if who and not processes.terminate(who, 10):
+                raise ClusterError(f"{name} does not end:\n{self.logs()}")
 
     def stop(self) -> None:
         """Ends and removes everything of this cluster; raises ClusterError where something is left."""
-        if self._directory is None:
-            return
-        directory = self._directory
-        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-        if any(Path(mount) == directory or directory in Path(mount).parents for mount in mounts):
-            raise ClusterError(f"something is mounted beneath {directory}; not removing through a mount")
+        directory = self.directory
+        mounts = remains.mounts(directory)
+        if mounts:
+            raise ClusterError(f"mounted: {', '.join(mounts)}; nothing is removed through a mount")
         # The daemons first, so that none of them starts anything anew while the rest is ended.
-        left = processes.end_all(lambda: self._daemons(DAEMONS[1:3]))
-        self._thaw()
-        left += processes.end_all(self._everybody)
-        left += processes.end_all(lambda: self._daemons(DAEMONS))
+        uids = self.uids.values()
+        left = processes.end_all(lambda: remains.daemons(directory, ("slurmctld", "slurmd")))
+        if self.proctrack == "cgroup":
+            remains.thaw(self.slot, uids)
+        left += processes.end_all(lambda: remains.everybody(directory, uids))
+        left += processes.end_all(lambda: remains.daemons(directory, remains.DAEMONS))
         if left:
             raise ClusterError("cannot be ended:\n" + "\n".join(map(processes.describe, left)))
         for child in self._children:
             child.wait(5)
         with register() as content:
             if str(directory) in content.holders:
-                last = not any(
-                    entry.get("proctrack") == "cgroup"
-                    for key, entry in content.holders.items()
-                    if key != str(directory)
-                )
-                self._remove_cgroups(last)
+                if self.proctrack == "cgroup":
+                    others = [entry for key, entry in content.holders.items() if key != str(directory)]
+                    last = not any(entry.get("proctrack") == "cgroup" for entry in others)
+                    remains.remove_cgroups(self.slot, uids, last=last)
                 for name in self.users:
                     machine.remove_user(name)
                 content.drop(str(directory))
         shutil.rmtree(directory, ignore_errors=True)
-        _alive.pop(id(self), None)
+        self._started = False
+        _alive.discard(self)
         rest = [name for name in self.users if machine.account(name)]
         rest += [str(directory)] if directory.exists() else []
         if rest:
             raise ClusterError(f"left behind: {', '.join(rest)}")
-        self._directory = None
-
-    def _daemons(self, names: Sequence[str]) -> list[int]:
-        found = []
-        folder = f"{self.directory}/"
-        for pid in processes.pids():
-            # Debian's slurmd is a link to slurmd-wlm.
-            name = processes.program(pid).replace("-wlm", "")
-            if name not in names:
-                continue
-            # slurmstepd writes its command line over: it is known by the log and the spool folder that it has open.
-            words = processes.open_files(pid) if name == "slurmstepd" else processes.arguments(pid)
-            if any(folder in word for word in words):
-                found.append(pid)
-        return found
-
-    def _everybody(self) -> list[int]:
-        """All processes of the two users, and what root started through this cluster."""
-        uids = set(self.uids.values())
-        spared = processes.ancestors()
-        mark = str(self.directory)
-        return [
-            pid
-            for pid in processes.pids()
-            if pid not in spared and (processes.uid(pid) in uids or processes.environment(pid).get(MARK) == mark)
-        ]
-
-    def _workers(self) -> list[int]:
-        """All processes of the two users, and those of root's jobs."""
-        uids = set(self.uids.values())
-        return [
-            pid
-            for pid in self._everybody()
-            if processes.uid(pid) in uids
-            or (not processes.program(pid).startswith("slurmstepd") and "SLURM_JOB_ID" in processes.environment(pid))
-        ]
-
-    def _job_cgroups(self) -> list[Path]:
-        """The folders of this cluster's jobs and their steps below the freezer, the deepest first."""
-        top = configuration.freezer()
-        if self.proctrack != "cgroup" or top is None:
-            return []
-        low = self.slot * JOB_IDS_PER_SLOT
-        jobs = [
-            *(path for uid in self.uids.values() for path in top.glob(f"slurm*/uid_{uid}")),
-            *(path for path in top.glob("slurm*/uid_0/job_*") if low < int(path.name[4:]) <= low + JOB_IDS_PER_SLOT),
-        ]
-        return sorted((sub for job in jobs for sub in (job, *job.rglob("*")) if sub.is_dir()), reverse=True)
-
-    def _thaw(self) -> None:
-        # slurmstepd freezes a step to kill it; ended in between it leaves processes that no signal reaches.
-        for path in self._job_cgroups():
-            with contextlib.suppress(OSError):
-                (path / "freezer.state").write_text("THAWED")
-
-    def _remove_cgroups(self, last: bool) -> None:
-        for path in self._job_cgroups():
-            wait_until(lambda path=path: not (path / "cgroup.procs").read_text(), 5)
-            path.rmdir()
-        top = configuration.freezer()
-        if self.proctrack == "cgroup" and top is not None and last:
-            # The nodes' own folders are shared with every cgroup cluster on this machine, whose nodes have the same names.
-            for node in NODES:
-                for path in (top / f"slurm_{node}" / "uid_0", top / f"slurm_{node}"):
-                    with contextlib.suppress(FileNotFoundError):
-                        path.rmdir()
 
     def __enter__(self) -> Cluster:
         return self if self._started else self.start()
@@ -356,105 +283,12 @@ class Cluster:
 
     # Use
 
-    def account(self, user: str) -> pwd.struct_passwd:
-        """The account of one of the two users, by name or as "alice" and "bob"."""
-        name = dict(zip(("alice", "bob"), self.users)).get(user, user)
-        if name not in self.users:
-            raise ValueError(f"{user} is not one of {', '.join(self.users)}")
-        return pwd.getpwnam(name)
-
-    def home(self, user: str) -> Path:
-        """The home of a user."""
-        return Path(self.account(user).pw_dir)
-
-    def env(self, user: str | None = None) -> dict[str, str]:
-        """A whole environment for a program of this user (None: root) on this cluster."""
-        entry = self.account(user) if user else pwd.getpwuid(0)
-        venv = self.venv or Cluster.shared_venv
-        path = PATH if user is None else "/usr/local/bin:/usr/bin:/bin"
-        return {
-            "HOME": entry.pw_dir,
-            "LANG": "C.UTF-8",
-            "LOGNAME": entry.pw_name,
-            "PATH": f"{venv}/bin:{path}" if venv else path,
-            "SHELL": entry.pw_shell,
-            "SLURM_CONF": str(self.slurm_conf),
-            "USER": entry.pw_name,
-        }
-
-    def become(self, user: str) -> Callable[[], None]:
-        """What a child calls before exec to be this user, at home, owning its terminal (the preexec_fn of pexpect)."""
-        entry = self.account(user)
-        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
-
-        def change() -> None:
-            if os.isatty(0):
-                os.fchown(0, entry.pw_uid, entry.pw_gid)
-            os.setgroups(groups)
-            os.setgid(entry.pw_gid)
-            os.setuid(entry.pw_uid)
-            os.chdir(entry.pw_dir)
-
-        return change
-
     def install_handwash(self, source: str | Path) -> Path:
         """Installs a wheel of this checkout for the users and puts it first on their PATH; the environment's folder."""
         folder = self.directory / "venv"
         installed.install(source, folder)
         self.venv = folder
         return folder
-
-    def popen(
-        self,
-        argv: Sequence[str | os.PathLike[str]],
-        *,
-        user: str | None = None,
-        env: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> subprocess.Popen[Any]:
-        """Starts a program as this user, at home, in a session of its own; *env* is added to env(user)."""
-        if user is not None:
-            entry = self.account(user)
-            groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
-            options.update(user=entry.pw_uid, group=entry.pw_gid, extra_groups=groups)
-            options.setdefault("cwd", entry.pw_dir)
-        options.setdefault("cwd", self.directory)
-        options.setdefault("start_new_session", True)
-        whole = {**self.env(user), MARK: str(self.directory), **(env or {})}
-        # subprocess would look a program up in the caller's PATH.
-        found = shutil.which(argv[0], path=whole["PATH"])
-        return subprocess.Popen([found or argv[0], *argv[1:]], env=whole, **options)
-
-    def run(
-        self,
-        argv: Sequence[str | os.PathLike[str]],
-        *,
-        user: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float = 60,
-        input: str | None = None,
-        check: bool = False,
-        **options: Any,
-    ) -> subprocess.CompletedProcess[str]:
-        """Runs a program as popen does, to its end, with its output captured as text.
-
-        After *timeout* seconds its process group is killed and TimeoutExpired raised.
-        """
-        options.setdefault("stdout", subprocess.PIPE)
-        options.setdefault("stderr", subprocess.PIPE)
-        options.setdefault("stdin", subprocess.DEVNULL if input is None else subprocess.PIPE)
-        child = self.popen(argv, user=user, env=env, encoding="utf-8", errors="replace", **options)
-        try:
-            out, err = child.communicate(input, timeout)
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            raise
-        done = subprocess.CompletedProcess(list(map(str, argv)), child.returncode, out, err)
-        if check:
-            done.check_returncode()
-        return done
 
     def jobs(self) -> list[Job]:
         """The whole queue; ClusterError where it could not be had."""
@@ -483,7 +317,7 @@ class Cluster:
         if jobs:
             self.run(["scancel", *(job.id for job in jobs)])
         # scancel asks with TERM and waits KillWait; where nothing is left to ask the job goes at once.
-        processes.end_all(self._workers)
+        processes.end_all(lambda: remains.workers(self.directory, self.uids.values()))
         if not self.wait_no_jobs(30):
             raise ClusterError(f"the jobs do not go: {self.jobs()}\n{self.logs()}")
 
@@ -496,33 +330,29 @@ class Cluster:
         return "\n".join(parts)
 
 
-_alive: dict[int, Cluster] = {}
+_alive: set[Cluster] = set()
 
 
 def _guard(cluster: Cluster) -> None:
     """Sees to it that a cluster ends with this process, by whichever signal that ends, KILL excepted."""
-    _alive[id(cluster)] = cluster
-    if cluster.detached:
-        return
+    _alive.add(cluster)
     process = os.getpid()
 
     def finish() -> None:
-        if os.getpid() == process and id(cluster) in _alive:
+        if os.getpid() == process and cluster in _alive:
             cluster.stop()
 
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if os.getpid() == process:
-            for other in list(_alive.values()):
-                if not other.detached:
-                    other.stop()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        # Stopping right here could meet a lock that the interrupted code holds. pytest and every "with" end in good order
+        # after KeyboardInterrupt; a second signal does not disturb them.
+        signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
 
     atexit.register(finish)
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, on_signal)
+                signal.signal(number, interrupt)
 
 
 def stop_orphans() -> None:

@@ -141,4 +141,6 @@ def main(words: Sequence[str] | None = None) -> int:
     except (ClusterError, Unavailable, ValueError, subprocess.SubprocessError) as error:
         print(f"cluster.py: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0

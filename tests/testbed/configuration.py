@@ -109,6 +109,19 @@ def free_ports(slot: int, count: int) -> list[int]:
     return found
 
 
+def listening(port: int) -> bool:
+    """Whether something on this machine listens on this port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def node_port(slurm_conf: Path, node: str) -> int:
+    """The port of a node's slurmd."""
+    found = re.search(rf"^NodeName={node} .* Port=(\d+)", slurm_conf.read_text(), re.M)
+    assert found, f"no {node} in {slurm_conf}"
+    return int(found[1])
+
+
 def write(directory: Path, proctrack: str, ports: list[int], first_job: int, settings: tuple[str, ...]) -> None:
     """Writes slurm.conf, gres.conf and cgroup.conf into the directory."""
     text = SLURM_CONF.format(

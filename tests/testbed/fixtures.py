@@ -91,11 +91,15 @@ def nothing_left_on_the_clusters(request: pytest.FixtureRequest) -> Iterator[Non
     for name, cluster in list(_started.items()):
         if not {name, "cluster", "any_cluster"} & set(request.fixturenames):
             continue
-        try:
-            clean = wait_until(lambda cluster=cluster: not cluster.leftovers(), PATIENCE, 0.05)
-            found = [] if clean else cluster.leftovers()
-        except ClusterError as error:
-            found = [str(error)]
+        found = _left_on(cluster)
         if found:
             cluster.clear()
             pytest.fail(f"left on {name}:\n" + "\n".join(found))
+
+
+def _left_on(cluster: Cluster) -> list[str]:
+    try:
+        wait_until(lambda: not cluster.leftovers(), PATIENCE, 0.05)
+        return cluster.leftovers()
+    except ClusterError as error:
+        return [str(error)]

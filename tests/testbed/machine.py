@@ -19,11 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.testbed.processes import Identity, running, stat
+from tests.testbed.processes import Identity, running, stat, wait_until
 
 REGISTER = Path("/run/handwash-testbed")
 DEVICES = (*(Path(f"/dev/nvidia{n}") for n in range(4)), Path("/dev/nvidiactl"), Path("/dev/nvidia-uvm"))
 NULL_DEVICE = os.makedev(1, 3)
+SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
 _serial = itertools.count()
 
 
@@ -147,7 +148,7 @@ def add_user(name: str, home: Path) -> None:
     # sshd takes a password that begins with "!" for a locked account where it runs without PAM; "*" merely never matches.
     done = subprocess.run(
         ["useradd", "-M", "-U", "-d", str(home), "-s", "/bin/bash", "-p", "*", "-c", "handwash test user", name],
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        env={"PATH": SBIN},
         capture_output=True,
         text=True,
     )
@@ -160,5 +161,11 @@ def add_user(name: str, home: Path) -> None:
 
 def remove_user(name: str) -> None:
     """Removes a user that add_user made; the home goes with the cluster's folder."""
-    if account(name):
-        subprocess.run(["userdel", name], env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, capture_output=True, text=True)
+
+    def gone() -> bool:
+        if account(name):
+            subprocess.run(["userdel", name], env={"PATH": SBIN}, capture_output=True)
+        return account(name) is None
+
+    # userdel refuses while there is a process of the user, be it a zombie that init has not collected yet.
+    wait_until(gone, 10)

@@ -151,6 +151,12 @@ def end_all(find: Callable[[], Iterable[int]], limit: float = 10.0) -> list[int]
         time.sleep(POLL)
 
 
+def terminate(who: Identity, limit: float) -> bool:
+    """Asks a process with TERM to end; whether it did within *limit* seconds."""
+    send(who, signal.SIGTERM)
+    return wait_until(lambda: not running(who), limit)
+
+
 def wait_until(condition: Callable[[], object], limit: float, poll: float = POLL) -> bool:
     """Polls until the condition is true; False when it was not within *limit* seconds."""
     until = time.monotonic() + limit

@@ -3,6 +3,7 @@
     python tools/messages.py extract > handwash.pot
     python tools/messages.py update
     python tools/messages.py check        exit code 1 and one line for each fault
+    python tools/messages.py compile      writes each .mo beside its .po, as a build does
 
 A catalogue is at fault where a message of the code is missing, untranslated or fuzzy, where a placeholder or a command
 in backticks differs from the English, where one ends in a space and the other does not, or where a message is left
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 
 from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract_from_dir
+from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -67,6 +69,15 @@ def update() -> None:
         catalogue.update(template(), no_fuzzy_matching=True, update_header_comment=False)
         with open(path, "wb") as file:
             file.write(written(catalogue))
+
+
+def compile_all() -> None:
+    """Writes what gettext reads, for a checkout whose catalogues have changed since it was installed."""
+    for locale, path in catalogues().items():
+        target = io.BytesIO()
+        write_mo(target, read(path, locale))
+        with open(path[: -len(".po")] + ".mo", "wb") as file:
+            file.write(target.getvalue())
 
 
 def check() -> list[str]:
@@ -145,6 +156,9 @@ def main(words: list[str]) -> int:
         return 0
     if words == ["update"]:
         update()
+        return 0
+    if words == ["compile"]:
+        compile_all()
         return 0
     if words == ["check"]:
         faults = check()

@@ -10,30 +10,28 @@ import atexit
 import contextlib
 import itertools
 import os
-import pwd
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tests.testbed import configuration, installed, machine, processes, remains
-from tests.testbed.configuration import NODES, PATH, tool
+from tests.testbed.configuration import NODES, tool
+from tests.testbed.daemons import ClusterError, Daemons
 from tests.testbed.machine import Unavailable, register
-from tests.testbed.people import People
 from tests.testbed.processes import identity, wait_until
 
+__all__ = ["Cluster", "ClusterError", "Job", "stop_orphans"]
 
-class ClusterError(RuntimeError):
-    """The cluster did not start, did not stop, or left something behind."""
+PROGRAMS = Path(__file__).resolve().parent / "programs"
 
 
 class Job(NamedTuple):
@@ -45,7 +43,7 @@ class Job(NamedTuple):
     name: str
 
 
-class Cluster(People):
+class Cluster(Daemons):
     """A two-node Slurm; a context manager that starts and stops it.
 
     *proctrack* is linuxproc, pgid or cgroup; *directory* a folder that does not exist yet (default: a new one under /tmp);
@@ -65,6 +63,7 @@ class Cluster(People):
     ) -> None:
         if proctrack not in configuration.PROCTRACKS:
             raise ValueError(f"proctrack is one of {', '.join(configuration.PROCTRACKS)}, not {proctrack}")
+        super().__init__()
         self.proctrack = proctrack
         self.settings = tuple(settings)
         self.detached = detached
@@ -74,7 +73,6 @@ class Cluster(People):
         self.venv: Path | None = None
         self._port = port
         self._started = False
-        self._children: list[subprocess.Popen[Any]] = []
         self._place = Path(directory).resolve() if directory else None
 
     @classmethod
@@ -88,14 +86,10 @@ class Cluster(People):
         cluster = cls(entry["proctrack"], detached=True)
         cluster.directory = where
         cluster._take_slot(entry["slot"])
+        cluster._started = True
         if (where / "venv" / "bin").is_dir():
             cluster.venv = where / "venv"
         return cluster
-
-    @property
-    def slurm_conf(self) -> Path:
-        """The cluster's slurm.conf, the value of SLURM_CONF."""
-        return self.directory / "slurm.conf"
 
     # Start and stop
 
@@ -106,22 +100,28 @@ class Cluster(People):
         for name in ("munged", "slurmctld", "slurmd", "srun", "scontrol", "useradd"):
             tool(name)
         configuration.cgroup_conf(self.proctrack)
-        self._started = True
         stop_orphans()
         if self._place is None:
             self.directory = Path(tempfile.mkdtemp(prefix="handwash-cluster-", dir="/tmp"))
         else:
+            closed = [
+                str(above) for above in self._place.parents if above.exists() and not above.stat().st_mode & 0o001
+            ]
+            if closed:
+                raise ClusterError(f"ordinary users cannot pass through {', '.join(closed)}")
             try:
                 self._place.mkdir()
             except OSError as error:
                 raise ClusterError(f"cannot make the cluster's folder: {error}") from error
             self.directory = self._place
+        self._started = True
         self.directory.chmod(0o755)
-        if not self.detached:
-            _guard(self)
+        _guard(self)
         try:
             self._prepare()
-            self._start_daemons()
+            self.start_daemons()
+            if self.detached:
+                self._let_go()
         except BaseException:
             self.stop()
             raise
@@ -136,7 +136,7 @@ class Cluster(People):
             )
             content.holders[str(self.directory)] = {
                 "slot": slot,
-                "owner": None if self.detached else machine.owner(),
+                "owner": machine.owner(),
                 "proctrack": self.proctrack,
             }
             self._take_slot(slot)
@@ -145,10 +145,17 @@ class Cluster(People):
             for name in self.users:
                 machine.add_user(name, self.directory / "home" / name)
             self._take_slot(slot)
+        # The checkout may lie where ordinary users cannot look, below /root for instance.
+        shutil.copytree(PROGRAMS, self.programs)
         for name in ("log", "state", "spool", "munge", *(f"spool/{node}" for node in NODES)):
             (self.directory / name).mkdir()
         ports = configuration.free_ports(slot, 3) if self._port is None else [self._port + n for n in range(3)]
         configuration.write(self.directory, self.proctrack, ports, remains.first_job(slot), self.settings)
+
+    def _let_go(self) -> None:
+        with register() as content:
+            content.holders[str(self.directory)]["owner"] = None
+        _alive.discard(self)
 
     def _take_slot(self, slot: int) -> None:
         self.slot = slot
@@ -156,97 +163,36 @@ class Cluster(People):
         accounts = [machine.account(name) for name in self.users]
         self.uids = {entry.pw_name: entry.pw_uid for entry in accounts if entry}
 
-    def _start_daemons(self) -> None:
-        self._start_munged()
-        self.start_controller()
-        for node in NODES:
-            self.start_slurmd(node)
-        self._await_nodes()
-
-    def _await_nodes(self) -> None:
-        states = ["sinfo", "-h", "-N", "-o", "%N %T"]
-        wanted = [f"{node} idle" for node in NODES]
-        if not wait_until(lambda: self.run(states).stdout.splitlines() == wanted, 20):
-            raise ClusterError(f"the nodes do not become idle:\n{self.run(['sinfo', '-N', '-l']).stdout}{self.logs()}")
-
-    def _start_munged(self) -> None:
-        folder = self.directory / "munge"
-        key = folder / "key"
-        key.write_bytes(os.urandom(1024))
-        key.chmod(0o600)
-        try:
-            entry: pwd.struct_passwd | None = pwd.getpwnam("munge")
-        except KeyError:
-            entry = None
-        if entry:
-            for path in (folder, key):
-                os.chown(path, entry.pw_uid, entry.pw_gid)
-        places = [f"--{name}-file={folder / name}" for name in ("key", "pid", "log", "seed")]
-        self._spawn(
-            "munged", [tool("munged"), "--foreground", "--force", f"--socket={folder / 'socket'}", *places], entry
-        )
-        if not wait_until((folder / "socket").exists, 10):
-            raise ClusterError(f"munged does not start:\n{self.logs()}")
-
-    def _spawn(self, log: str, argv: list[str], entry: pwd.struct_passwd | None = None) -> None:
-        whom: dict[str, Any] = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []} if entry else {}
-        with (self.directory / "log" / f"{log}.out").open("ab") as output:
-            child = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self.directory,
-                env={"PATH": PATH, "SLURM_CONF": str(self.slurm_conf)},
-                start_new_session=True,
-                **whom,
-            )
-        self._children.append(child)
-
-    def start_controller(self) -> None:
-        """Starts slurmctld and waits until it answers."""
-        self._spawn("slurmctld", [tool("slurmctld"), "-D", "-f", str(self.slurm_conf)])
-        if not wait_until(lambda: "UP" in self.run(["scontrol", "ping"]).stdout, 15):
-            raise ClusterError(f"slurmctld does not answer:\n{self.logs()}")
-
-    def stop_controller(self) -> None:
-        """Ends slurmctld; it saves its state, and start_controller finds the jobs again."""
-        self._end_daemon("slurmctld")
-
-    def start_slurmd(self, node: str) -> None:
-        """Starts the slurmd of one node and waits until it listens."""
-        self._spawn(node, [tool("slurmd"), "-D", "-f", str(self.slurm_conf), "-N", node])
-        port = configuration.node_port(self.slurm_conf, node)
-        if not wait_until(lambda: configuration.listening(port), 15):
-            raise ClusterError(f"the slurmd of {node} does not listen:\n{self.logs()}")
-
-    def stop_slurmd(self, node: str) -> None:
-        """Ends the slurmd of one node; running steps stay."""
-        self._end_daemon("slurmd", node)
-
-    def restart_slurmd(self, node: str) -> None:
-        """Ends and starts the slurmd of one node."""
-        self.stop_slurmd(node)
-        self.start_slurmd(node)
-
-    def daemon(self, name: str, *words: str) -> list[int]:
-        """The pids of a daemon of this cluster whose command line holds these words."""
-        return [pid for pid in remains.daemons(self.directory, (name,)) if set(words) <= set(processes.arguments(pid))]
-
-    def _end_daemon(self, name: str, *words: str) -> None:
-        for pid in self.daemon(name, *words):
-            who = identity(pid)
-            if who and not processes.terminate(who, 10):
-                raise ClusterError(f"{name} does not end:\n{self.logs()}")
-
     def stop(self) -> None:
         """Ends and removes everything of this cluster; raises ClusterError where something is left."""
-        directory = self.directory
-        mounts = remains.mounts(directory)
+        if not self._started:
+            return
+        mounts = remains.mounts(self.directory)
         if mounts:
             raise ClusterError(f"mounted: {', '.join(mounts)}; nothing is removed through a mount")
+        if self._registered():
+            self._end_everything()
+        for child in self.children:
+            child.wait(5)
+        with register() as content:
+            # Where "stop" of another process was faster, names and uids may be somebody else's already.
+            if self._holds(content):
+                self._remove(content)
+        if self.slot < 0:
+            shutil.rmtree(self.directory)
+        self._started = False
+        _alive.discard(self)
+
+    def _holds(self, content: machine.Register) -> bool:
+        return content.holders.get(str(self.directory), {}).get("slot") == self.slot
+
+    def _registered(self) -> bool:
+        with register() as content:
+            return self._holds(content)
+
+    def _end_everything(self) -> None:
+        directory, uids = self.directory, self.uids.values()
         # The daemons first, so that none of them starts anything anew while the rest is ended.
-        uids = self.uids.values()
         left = processes.end_all(lambda: remains.daemons(directory, ("slurmctld", "slurmd")))
         if self.proctrack == "cgroup":
             remains.thaw(self.slot, uids)
@@ -254,24 +200,21 @@ class Cluster(People):
         left += processes.end_all(lambda: remains.daemons(directory, remains.DAEMONS))
         if left:
             raise ClusterError("cannot be ended:\n" + "\n".join(map(processes.describe, left)))
-        for child in self._children:
-            child.wait(5)
-        with register() as content:
-            if str(directory) in content.holders:
-                if self.proctrack == "cgroup":
-                    others = [entry for key, entry in content.holders.items() if key != str(directory)]
-                    last = not any(entry.get("proctrack") == "cgroup" for entry in others)
-                    remains.remove_cgroups(self.slot, uids, last=last)
-                for name in self.users:
-                    machine.remove_user(name)
-                content.drop(str(directory))
-        shutil.rmtree(directory, ignore_errors=True)
-        self._started = False
-        _alive.discard(self)
+
+    def _remove(self, content: machine.Register) -> None:
+        if self.proctrack == "cgroup":
+            others = [entry for key, entry in content.holders.items() if key != str(self.directory)]
+            last = not any(entry.get("proctrack") == "cgroup" for entry in others)
+            remains.remove_cgroups(self.slot, self.uids.values(), last=last)
+        for name in self.users:
+            machine.remove_user(name)
+        shutil.rmtree(self.directory, ignore_errors=True)
         rest = [name for name in self.users if machine.account(name)]
-        rest += [str(directory)] if directory.exists() else []
+        rest += [str(self.directory)] if self.directory.exists() else []
+        # What could not be removed keeps its entry, and can be stopped again.
         if rest:
             raise ClusterError(f"left behind: {', '.join(rest)}")
+        content.drop(str(self.directory))
 
     def __enter__(self) -> Cluster:
         return self if self._started else self.start()
@@ -321,14 +264,6 @@ class Cluster(People):
         if not self.wait_no_jobs(30):
             raise ClusterError(f"the jobs do not go: {self.jobs()}\n{self.logs()}")
 
-    def logs(self, lines: int = 15) -> str:
-        """The last lines of every log."""
-        parts = []
-        for path in sorted([*self.directory.glob("log/*"), *self.directory.glob("munge/log")]):
-            tail = path.read_text(errors="replace").splitlines()[-lines:]
-            parts.append("\n".join([f"--- {path}", *tail]))
-        return "\n".join(parts)
-
 
 _alive: set[Cluster] = set()
 
@@ -358,10 +293,14 @@ def _guard(cluster: Cluster) -> None:
 def stop_orphans() -> None:
     """Stops the clusters whose owning process was killed."""
     with register() as content:
-        keys = content.orphans()
-        for key in keys:
+        keys = []
+        for key in content.orphans():
             if content.holders[key]["slot"] is None:
                 content.drop(key)
+            else:
+                # Ours from now on, so that nobody else stops it at the same time.
+                content.holders[key]["owner"] = machine.owner()
+                keys.append(key)
     for key in keys:
         with contextlib.suppress(ClusterError):
             Cluster.attach(key).stop()

@@ -26,6 +26,11 @@ class People:
     users: tuple[str, ...]
     venv: Path | None
 
+    @property
+    def programs(self) -> Path:
+        """The folder of the programs that tests run in jobs, last on everybody's PATH."""
+        return self.directory / "programs"
+
     def account(self, user: str) -> pwd.struct_passwd:
         """The account of one of the two users, by name or as "alice" and "bob"."""
         name = dict(zip(("alice", "bob"), self.users)).get(user, user)
@@ -41,7 +46,7 @@ class People:
         """A whole environment for a program of this user (None: root) on this cluster."""
         entry = self.account(user) if user else pwd.getpwuid(0)
         venv = self.venv or type(self).shared_venv
-        path = PATH if user is None else "/usr/local/bin:/usr/bin:/bin"
+        path = f"{'/usr/local/bin:/usr/bin:/bin' if user else PATH}:{self.programs}"
         return {
             "HOME": entry.pw_dir,
             "LANG": "C.UTF-8",

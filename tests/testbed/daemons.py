@@ -1,0 +1,123 @@
+"""The daemons of a cluster: munged, slurmctld and two slurmd."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.testbed import configuration, processes, remains
+from tests.testbed.configuration import NODES, PATH, tool
+from tests.testbed.people import People
+from tests.testbed.processes import identity, wait_until
+
+
+class ClusterError(RuntimeError):
+    """The cluster did not start, did not stop, or left something behind."""
+
+
+class Daemons(People):
+    """The part of a cluster that starts and ends single daemons."""
+
+    def __init__(self) -> None:
+        # Kept to be waited for: an ended daemon would stay a zombie of this process.
+        self.children: list[subprocess.Popen[Any]] = []
+
+    @property
+    def slurm_conf(self) -> Path:
+        """The cluster's slurm.conf, the value of SLURM_CONF."""
+        return self.directory / "slurm.conf"
+
+    def start_daemons(self) -> None:
+        """Starts all four and waits until both nodes are idle."""
+        self._start_munged()
+        self.start_controller()
+        for node in NODES:
+            self.start_slurmd(node)
+        self._await_nodes()
+
+    def _await_nodes(self) -> None:
+        states = ["sinfo", "-h", "-N", "-o", "%N %T"]
+        wanted = [f"{node} idle" for node in NODES]
+        if not wait_until(lambda: self.run(states).stdout.splitlines() == wanted, 20):
+            raise ClusterError(f"the nodes do not become idle:\n{self.run(['sinfo', '-N', '-l']).stdout}{self.logs()}")
+
+    def _start_munged(self) -> None:
+        folder = self.directory / "munge"
+        key = folder / "key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o600)
+        try:
+            entry: pwd.struct_passwd | None = pwd.getpwnam("munge")
+        except KeyError:
+            entry = None
+        if entry:
+            for path in (folder, key):
+                os.chown(path, entry.pw_uid, entry.pw_gid)
+        places = [f"--{name}-file={folder / name}" for name in ("key", "pid", "log", "seed")]
+        self._spawn(
+            "munged", [tool("munged"), "--foreground", "--force", f"--socket={folder / 'socket'}", *places], entry
+        )
+        if not wait_until((folder / "socket").exists, 10):
+            raise ClusterError(f"munged does not start:\n{self.logs()}")
+
+    def _spawn(self, log: str, argv: list[str], entry: pwd.struct_passwd | None = None) -> None:
+        whom: dict[str, Any] = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []} if entry else {}
+        with (self.directory / "log" / f"{log}.out").open("ab") as output:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self.directory,
+                env={"PATH": PATH, "SLURM_CONF": str(self.slurm_conf)},
+                start_new_session=True,
+                **whom,
+            )
+        self.children.append(child)
+
+    def start_controller(self) -> None:
+        """Starts slurmctld and waits until it answers."""
+        self._spawn("slurmctld", [tool("slurmctld"), "-D", "-f", str(self.slurm_conf)])
+        if not wait_until(lambda: "UP" in self.run(["scontrol", "ping"]).stdout, 15):
+            raise ClusterError(f"slurmctld does not answer:\n{self.logs()}")
+
+    def stop_controller(self) -> None:
+        """Ends slurmctld; it saves its state, and start_controller finds the jobs again."""
+        self._end_daemon("slurmctld")
+
+    def start_slurmd(self, node: str) -> None:
+        """Starts the slurmd of one node and waits until it listens."""
+        self._spawn(node, [tool("slurmd"), "-D", "-f", str(self.slurm_conf), "-N", node])
+        port = configuration.node_port(self.slurm_conf, node)
+        if not wait_until(lambda: configuration.listening(port), 15):
+            raise ClusterError(f"the slurmd of {node} does not listen:\n{self.logs()}")
+
+    def stop_slurmd(self, node: str) -> None:
+        """Ends the slurmd of one node; running steps stay."""
+        self._end_daemon("slurmd", node)
+
+    def restart_slurmd(self, node: str) -> None:
+        """Ends and starts the slurmd of one node."""
+        self.stop_slurmd(node)
+        self.start_slurmd(node)
+
+    def daemon(self, name: str, *words: str) -> list[int]:
+        """The pids of a daemon of this cluster whose command line holds these words."""
+        return [pid for pid in remains.daemons(self.directory, (name,)) if set(words) <= set(processes.arguments(pid))]
+
+    def _end_daemon(self, name: str, *words: str) -> None:
+        for pid in self.daemon(name, *words):
+            who = identity(pid)
+            if who and not processes.terminate(who, 10):
+                raise ClusterError(f"{name} does not end:\n{self.logs()}")
+
+    def logs(self, lines: int = 15) -> str:
+        """The last lines of every log."""
+        parts = []
+        for path in sorted([*self.directory.glob("log/*"), *self.directory.glob("munge/log")]):
+            tail = path.read_text(errors="replace").splitlines()[-lines:]
+            parts.append("\n".join([f"--- {path}", *tail]))
+        return "\n".join(parts)

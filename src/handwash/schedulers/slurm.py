@@ -16,25 +16,26 @@ if TYPE_CHECKING:
 # Unit and record separator: no job name can shift a column by holding one of the usual separators. The name comes last.
 FIELD = "\x1f"
 RECORD = "\x1e"
-# -O cuts a field at its width without a word (squeue(1), "--Format"), so each is wider than Slurm's own limit for it.
 _COLUMNS = (
-    ("JobID", 24),
-    ("JobArrayID", 1024),
-    ("State", 24),
-    ("BatchFlag", 4),
-    ("TimeUsed", 24),
-    ("TimeLimit", 24),
-    ("NumNodes", 12),
-    ("NumTasks", 12),
-    ("tres-alloc", 512),
-    ("tres-per-job", 256),
-    ("tres-per-node", 256),
-    ("tres-per-socket", 256),
-    ("tres-per-task", 256),
-    ("Partition", 256),
-    ("NodeList", 4096),
-    ("Name", 1024),
+    "JobID",
+    "JobArrayID",
+    "State",
+    "BatchFlag",
+    "TimeUsed",
+    "TimeLimit",
+    "NumNodes",
+    "NumTasks",
+    "tres-alloc",
+    "tres-per-job",
+    "tres-per-node",
+    "tres-per-socket",
+    "tres-per-task",
+    "Partition",
+    "NodeList",
+    "Name",
 )
+# Node names that one expression may stand for. More is a misprint, and would hold the answer up beyond any deadline.
+_NODES_CAP = 65536
 ENDED_STATES = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
 )
@@ -42,9 +43,9 @@ ENDED_STATES = frozenset(
 
 def squeue_argv(uid: int) -> list[str]:
     """One request for all jobs of one uid, hidden and restricted partitions too; the controller keeps a list per user."""
-    columns = [f"{name}:{width}{FIELD}" for name, width in _COLUMNS[:-1]]
-    name, width = _COLUMNS[-1]
-    columns.append(f"{name}:{width}{RECORD}")
+    # Width 0: the field whole. Any other width cuts it without a word, and pads it (eight KiB for each job; 22.05).
+    columns = [f"{name}:0{FIELD}" for name in _COLUMNS[:-1]]
+    columns.append(f"{_COLUMNS[-1]}:0{RECORD}")
     return ["squeue", "--noheader", "--all", f"--user={uid}", "--Format=" + ",".join(columns)]
 
 
@@ -76,8 +77,8 @@ def _parse_record(record: str) -> Job:
     fields = [field.strip() for field in record.split(FIELD, len(_COLUMNS) - 1)]
     if len(fields) != len(_COLUMNS):
         raise CouldNotTell(_("squeue printed a row that cannot be read."))
-    row = dict(zip((name for name, _width in _COLUMNS), fields))
-    if not row["JobID"].isdigit() or not _is_job_id(row["JobArrayID"]) or not _is_state(row["State"]):
+    row = dict(zip(_COLUMNS, fields))
+    if not _digits(row["JobID"]) or not _is_job_id(row["JobArrayID"]) or not _is_state(row["State"]):
         raise CouldNotTell(_("squeue printed a row that cannot be read."))
     nodes = parse_number(row["NumNodes"].partition("-")[0])
     return Job(
@@ -106,9 +107,9 @@ def _is_state(text: str) -> bool:
 
 def parse_number(text: str) -> int | None:
     """A count as squeue prints it, `12` or `1K` (1024); None where there is none."""
-    if text[-1:] in ("K", "k") and text[:-1].isdigit():
+    if text[-1:] in ("K", "k") and _digits(text[:-1]):
         return int(text[:-1]) * 1024
-    return int(text) if text.isdigit() and text.isascii() else None
+    return int(text) if _digits(text) else None
 
 
 def parse_time(text: str) -> int | None:
@@ -124,7 +125,8 @@ def parse_time(text: str) -> int | None:
 
 
 def _digits(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    # int() refuses thousands of digits from Python 3.11 on, and no count of Slurm's has more than twenty.
+    return text.isascii() and text.isdigit() and len(text) <= 20
 
 
 def count_gpus(row: dict[str, str], nodes: int | None, tasks: int | None) -> int | None:
@@ -180,7 +182,7 @@ def expand_hostlist(text: str) -> tuple[str, ...]:
     names: list[str] = []
     for part in _split_outside_brackets(text):
         try:
-            names.extend(_expand(part))
+            names.extend(_expand(part, _NODES_CAP - len(names)))
         except ValueError:
             names.append(part)
     return tuple(names)
@@ -198,21 +200,25 @@ def _split_outside_brackets(text: str) -> list[str]:
     return [part for part in [*parts, current] if part]
 
 
-def _expand(part: str) -> list[str]:
+def _expand(part: str, cap: int) -> list[str]:
     before, bracket, rest = part.partition("[")
     if not bracket:
         return [part]
     inside, closed, after = rest.partition("]")
-    if not closed:
+    # Slurm itself knows at most four dimensions (hostlist.c, HIGHEST_DIMENSIONS).
+    if not closed or after.count("[") > 4:
         raise ValueError(part)
+    tails = _expand(after, cap)
     names: list[str] = []
     for item in inside.split(","):
         first, _dash, last = item.partition("-")
         last = last or first
-        if not _digits(first) or not _digits(last) or int(last) - int(first) > 65536:
+        if not _digits(first) or not _digits(last):
+            raise ValueError(part)
+        if (int(last) - int(first) + 1) * len(tails) + len(names) > cap:
             raise ValueError(part)
         for number in range(int(first), int(last) + 1):
-            names.extend(before + str(number).zfill(len(first)) + tail for tail in _expand(after))
+            names.extend(before + str(number).zfill(len(first)) + tail for tail in tails)
     return names
 
 

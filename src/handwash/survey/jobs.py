@@ -53,7 +53,8 @@ def proctrack() -> str | None:
     if remembered is not None:
         return remembered
     try:
-        answer = slurm.parse_proctrack(run.run(slurm.scontrol_config_argv(), timeout=10))
+        # The controller has just answered squeue; if it is slow now, the jobs must not wait for this.
+        answer = slurm.parse_proctrack(run.run(slurm.scontrol_config_argv(), timeout=1))
     except OSError:
         return None
     if answer is not None:

@@ -24,12 +24,16 @@ SIGKILL = 9
 OUTPUT_CAP = 8 * 1024 * 1024
 # Signals that Python ignores and a program must find at their default: SIGPIPE, SIGXFSZ (signal(7), Linux numbers).
 _RESET_SIGNALS = (13, 25)
+# How long before the deadline a program that a look has started is given up, so that its name reaches the person.
+_LOOK_LAST_WORD_S = 0.1
 # Variables that change what Slurm's commands print or which rows they leave out (squeue(1), "ENVIRONMENT VARIABLES").
 _SCRUBBED_PREFIXES = ("SQUEUE_", "SINFO_", "SCONTROL_", "SACCT_", "PYTHON")
 _SCRUBBED = ("SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_JSON", "SLURM_YAML", "SLURM_BITSTR_LEN")
 
-# Set in the child that takes a look: what it starts stays in its process group, so that one kill ends all of it.
+# Set in the child that takes a look: what it starts stays in its process group, so that one kill ends all of it, and
+# may not run on after the look's own end (a time of `world.monotonic`), should handwash be killed meanwhile.
 _inside_look = False
+_look_ends_at: float | None = None
 
 
 class CouldNotTell(Exception):
@@ -78,6 +82,8 @@ def run(argv: Sequence[str], timeout: float, env: Mapping[str, str] | None = Non
     path = argv[0] if "/" in argv[0] else find(argv[0])
     if path is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    if _look_ends_at is not None:
+        timeout = min(timeout, _look_ends_at - world.monotonic())
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     actions = [
@@ -103,7 +109,7 @@ def run(argv: Sequence[str], timeout: float, env: Mapping[str, str] | None = Non
         os.close(out_write)
         os.close(err_write)
     try:
-        outputs, timed_out, capped = _read_all([out_read, err_read], world.monotonic() + timeout)
+        outputs, timed_out, capped = _read_all([out_read, err_read], world.monotonic() + timeout, stop_at_cap=True)
     except BaseException:
         _end(pid, own_group=not _inside_look)
         raise
@@ -131,7 +137,8 @@ def looks(questions: Mapping[str, Callable[[], Any]], deadline: float) -> dict[s
     try:
         for name, question in questions.items():
             try:
-                started[name] = _fork_look(question, [read_end for _pid, read_end in started.values()])
+                inherited = [read_end for _pid, read_end in started.values()]
+                started[name] = _fork_look(question, inherited, ends_at - min(_LOOK_LAST_WORD_S, deadline / 10))
             except OSError as error:
                 answers[name] = Unknown(_("No process could be started to look: {error}.").format(error=error.strerror))
         names = list(started)
@@ -156,8 +163,8 @@ def _answer(data: bytes, deadline: float, timed_out: bool) -> Any:
     return Unknown(value) if kind == "unknown" else value
 
 
-def _fork_look(question: Callable[[], Any], inherited: list[int]) -> tuple[int, int]:
-    global _inside_look
+def _fork_look(question: Callable[[], Any], inherited: list[int], ends_at: float) -> tuple[int, int]:
+    global _inside_look, _look_ends_at
     read_end, write_end = os.pipe()
     try:
         pid = os.fork()
@@ -175,7 +182,9 @@ def _fork_look(question: Callable[[], Any], inherited: list[int]) -> tuple[int, 
     try:
         os.setpgid(0, 0)
         _inside_look = True
-        for handle in inherited:
+        _look_ends_at = ends_at
+        # Its own end too: with handwash gone, a write must fail, and not wait for a reader that is itself.
+        for handle in (*inherited, read_end):
             os.close(handle)
         # Nothing that a look hangs on may hold the terminal or a pipe of the person's.
         null = os.open("/dev/null", os.O_RDWR)
@@ -194,7 +203,7 @@ def _fork_look(question: Callable[[], Any], inherited: list[int]) -> tuple[int, 
         os._exit(0)
 
 
-def _read_all(handles: list[int], ends_at: float) -> tuple[list[bytes], bool, bool]:
+def _read_all(handles: list[int], ends_at: float, stop_at_cap: bool = False) -> tuple[list[bytes], bool, bool]:
     """Reads every handle to its end, closes it; says whether the deadline came first, or the cap."""
     parts: dict[int, list[bytes]] = {handle: [] for handle in handles}
     waiting = dict.fromkeys(handles, 0)
@@ -218,8 +227,12 @@ def _read_all(handles: list[int], ends_at: float) -> tuple[list[bytes], bool, bo
                 waiting[handle] += len(chunk)
                 if waiting[handle] > OUTPUT_CAP:
                     capped = True
+                    if stop_at_cap:
+                        break
                     poll.unregister(handle)
                     del waiting[handle]
+            if capped and stop_at_cap:
+                break
     finally:
         for handle in handles:
             os.close(handle)

@@ -72,6 +72,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _main(argv: list[str]) -> int:
+    render.open_closed_streams()
     settings = config.load()
     if settings.lang:
         choose("zh_CN" if settings.lang.lower().startswith("zh") else "en")
@@ -102,6 +103,7 @@ def _main(argv: list[str]) -> int:
 
 def _dispatch(settings: config.Config, command: str, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
+    command = options.command or command  # `handwash --json check`
     if command in ("status", "where", "check"):
         from handwash.commands import looks
 

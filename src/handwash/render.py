@@ -16,11 +16,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
-# Marks that reorder or hide what stands beside them (Unicode 15, bidirectional and zero-width formatting characters).
-_HIDDEN = frozenset(
-    chr(code)
-    for code in (0x00AD, 0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
-)
+# Blanks other than the space, which Python counts among what cannot be printed; the ideographic one is common in Chinese.
+_BLANKS = "\u00a0\u202f\u3000"
 
 
 def harmless(text: str, limit: int = 300) -> str:
@@ -30,12 +27,13 @@ def harmless(text: str, limit: int = 300) -> str:
     shown = []
     for character in text[: limit + 1]:
         code = ord(character)
-        if code < 0x20 or 0x7F <= code < 0xA0:
-            shown.append(f"\\x{code:02x}")
-        elif character in _HIDDEN or 0xD800 <= code < 0xE000:
-            shown.append(f"\\u{code:04x}")
-        else:
+        # Not printable: control and format characters (bidirectional, zero-width, tags), surrogates, separators.
+        if character.isprintable() or character in _BLANKS:
             shown.append(character)
+        elif code < 0x100:
+            shown.append(f"\\x{code:02x}")
+        else:
+            shown.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
     return "".join(shown) if len(text) <= limit else "".join(shown[: limit - 1]) + "…"
 
 
@@ -47,7 +45,7 @@ def width(text: str) -> int:
 
     cells = 0
     for character in text:
-        if unicodedata.combining(character):
+        if unicodedata.category(character) in ("Mn", "Me"):
             continue
         cells += 2 if unicodedata.east_asian_width(character) in "WF" else 1
     return cells
@@ -56,6 +54,21 @@ def width(text: str) -> int:
 def pad(text: str, cells: int) -> str:
     """`text` with spaces behind it up to a width in terminal cells."""
     return text + " " * max(0, cells - width(text))
+
+
+def open_closed_streams() -> None:
+    """Puts /dev/null where the caller has closed standard input, output or error (`>&-`).
+
+    Python's stream is None then, and the next pipe would get the free number and be taken for that stream by a child.
+    """
+    for handle in (0, 1, 2):
+        try:
+            os.fstat(handle)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)
 
 
 def prepare(stream: TextIO) -> None:
@@ -80,17 +93,19 @@ def style(text: str, name: str, stream: TextIO) -> str:
 
 
 def say(line: str = "", stream: TextIO | None = None) -> None:
-    """One line to standard output (or `stream`). A reader that has gone away is no fault of ours."""
+    """One line to standard output (or `stream`). A reader that has gone away or a full disk is no fault of ours."""
     target = sys.stdout if stream is None else stream
+    if target is None:  # closed by the caller, before `open_closed_streams`
+        return
     try:
         target.write(line + "\n")
         target.flush()
-    except BrokenPipeError:
-        # The interpreter would complain again when it flushes at its own end.
+    except OSError:
+        # The interpreter would try again at its own end, complain, and exit with 120 whatever the verdict was.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, target.fileno())
         os.close(null)
-    except (OSError, ValueError):
+    except ValueError:
         pass
 
 
@@ -105,23 +120,42 @@ def table(
     """A table of foreign text, made harmless, its columns in line whatever their width. `numeric`: columns set right."""
     target = sys.stdout if stream is None else stream
     world.add_site_packages()
+    import io
+
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=target, highlight=False, markup=False, emoji=False, no_color=not coloured(target))
-    if not target.isatty():
-        console.width = 160
+    # Not onto the stream itself: where that is a broken pipe, rich ends the program (13.8), and `clean` with it.
+    lines = io.StringIO()
+    console = Console(
+        file=lines,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        force_terminal=coloured(target),
+        no_color=not coloured(target),
+        width=_columns(target),
+    )
     made = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for place, heading in enumerate(headings):
         right = str(place) in numeric
         made.add_column(heading, justify="right" if right else "left", no_wrap=right, overflow="fold")
     for row in rows:
         made.add_row(*(Text(harmless(cell)) for cell in row))
+    console.print(made)
+    for line in lines.getvalue().splitlines():
+        say(line, target)
+
+
+def _columns(stream: TextIO) -> int:
+    """The width of the terminal behind a stream; where there is none, enough for a row on one line."""
     try:
-        console.print(made)
-    except OSError:
+        if stream.isatty():
+            return max(40, os.get_terminal_size(stream.fileno()).columns)
+    except (OSError, ValueError):
         pass
+    return 160
 
 
 def size(count: int | None) -> str:

@@ -55,7 +55,7 @@ def _with_file(config: Config, path: str, must_exist: bool) -> Config:
         return _complain(config, _("{path} is too large for a settings file.").format(path=path))
     try:
         values = _toml(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return _complain(config, _("{path} is not valid TOML: {error}.").format(path=path, error=error))
     for name, value in values.items():
         config = _with_value(config, name, value, path)
@@ -110,7 +110,7 @@ def _seconds(value: Any, smallest: float) -> float | None:
         return None
     try:
         seconds = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return seconds if smallest <= seconds <= 600 else None
 

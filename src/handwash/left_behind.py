@@ -31,15 +31,15 @@ def note(verdict: Verdict) -> None:
 
 def collect(seen: Survey) -> list[str]:
     """One sentence on what of the last note is still alive; the note is taken away. Empty where there was none."""
+    if isinstance(seen.processes, Unknown):
+        return []  # the note stays for a banner that can tell
     try:
         with open(_path(), "rb") as file:
             content = file.read(_CAP)
         os.unlink(_path())
     except OSError:
         return []
-    alive: set[tuple[int, int]] = set()
-    if not isinstance(seen.processes, Unknown):
-        alive = {(process.pid, process.start_ticks) for process in seen.processes if process.state not in ("Z", "X")}
+    alive = {(process.pid, process.start_ticks) for process in seen.processes if process.state not in ("Z", "X")}
     names = []
     for line in content.decode("utf-8", "replace").splitlines():
         words = line.split(" ", 3)

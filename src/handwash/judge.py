@@ -17,6 +17,7 @@ _SERVICE_NAMES = frozenset(
     jupyter-server jupyter_server jupyterlab notebook jupyterhub jupyterhub-singleuser rsession rserver
     remote-dev-server.sh systemd (sd-pam) dbus-daemon dbus-broker gpg-agent ssh-agent sshd sshd-session sftp-server
     pipewire wireplumber pulseaudio gvfsd emacsclient nvidia-cuda-mps-control nvidia-cuda-mps-server
+    nvidia-persistenced nv-hostengine dcgm-exporter slurmd slurmd-wlm slurmstepd slurmctld slurmdbd munged
     """.split()
 )
 # Clients of the scheduler: they wait for a job that lives elsewhere and hold nothing themselves.
@@ -41,9 +42,11 @@ class _Context:
     node: Node | None
     living: frozenset[str] | None
     mine: dict[int, Process]
+    session: str | None
     own_step: str | None
     own_sid: int | None
     shell_pgid: int | None
+    pipeline: int | None
     now: float
 
 
@@ -63,12 +66,17 @@ def judge(survey: Survey, uid: int, now: float, policy: Policy | None = None) ->
     judged: tuple[Judged, ...] = ()
     if not isinstance(survey.processes, Unknown):
         context = _context(survey, uid, now, policy or Policy())
-        judged = tuple(_judge(process, uid, context) for process in survey.processes if process.pid not in survey.chain)
+        judged = tuple(_judge(process, uid, context) for process in survey.processes if not _asks(process, context))
     if any(one.leftover for one in judged):
         word = "leftover"
     else:
         word = "unknown" if unknown else "clean"
     return Verdict(word, judged, tuple(unknown))
+
+
+def _asks(process: Process, context: _Context) -> bool:
+    """Part of the question: the chain that asks, what its pipe leads to, and process 1, which in a container is a shell."""
+    return process.pid in context.survey.chain or process.pid == 1 or process.pgid == context.pipeline
 
 
 def unattended_jobs(survey: Survey) -> tuple[Job, ...]:
@@ -91,15 +99,20 @@ def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:
     living = None if isinstance(survey.jobs, Unknown) else frozenset(job.number for job in survey.jobs)
     node = None if isinstance(survey.node, Unknown) else survey.node
     job = node.job if node else None
+    # With job control `handwash check | less` has a process group of its own, which no shell of the chain is in.
+    groups = [process.pgid for process in own]
     return _Context(
         survey=survey,
         policy=policy,
         node=node,
         living=living,
         mine=mine,
+        # A variable outlives what it names: a tmux started within a session still has it when that session is over.
+        session=survey.session if survey.session in survey.running_sessions else None,
         own_step=next((process.step for process in own if process.job == job and process.step is not None), None),
         own_sid=own[0].sid if own else None,
         shell_pgid=own[-1].pgid if own else None,
+        pipeline=groups[0] if len(groups) > 1 and groups[0] not in groups[1:] else None,
         now=now,
     )
 
@@ -146,13 +159,16 @@ def _judge_with_job(process: Process, context: _Context) -> Judged:
     if process.job in context.living:
         why = _("It belongs to job {job}, which is still in the queue.").format(job=process.job)
         return Judged(process, "living-job", _SURVIVES, False, why)
+    if process.uid == 0 and not process.computes:
+        # The scheduler's own processes on a node (slurmstepd, prolog, epilog) bear the ids of other people's jobs.
+        return _plain(process, context, False, _("It belongs to the system."))
     why = _("Its job {job} is no longer in the queue.").format(job=process.job)
     return Judged(process, "ended-job", _SURVIVES, not _attended(process, context), why)
 
 
 def _of_this_session(process: Process, context: _Context) -> bool:
     """Belongs to what this shell started, and not to another step or another session within the same job."""
-    own = context.survey.session
+    own = context.session
     if own is not None and process.session is not None:
         return process.session == own
     if _descends_from_chain(process, context):
@@ -199,7 +215,7 @@ def _fate_in_job(process: Process, context: _Context) -> str:
     """
     if not _in_own_job(process, context) and process.session is None:
         return _SURVIVES
-    if process.session is not None and process.session == context.survey.session:
+    if process.session is not None and process.session == context.session:
         return _ENDS
     proctrack = context.survey.site.proctrack
     if not _in_own_job(process, context):
@@ -214,7 +230,7 @@ def _fate_in_job(process: Process, context: _Context) -> str:
 
 
 def _judge_without_job(process: Process, context: _Context) -> Judged:
-    own = context.survey.session
+    own = context.session
     if process.session is not None:
         if process.session == own:
             return Judged(process, "session", _ENDS, True, _session_sentence(_ENDS))
@@ -233,7 +249,7 @@ def _judge_without_job(process: Process, context: _Context) -> Judged:
         holds = _on_gpu(process)
         why = _("It holds a GPU and no terminal is attached to it.") if holds else _("It runs on this machine.")
         return _plain(process, context, holds and not _attended(process, context), why)
-    if process.uid == 0 and not process.devices:
+    if process.uid == 0 and not process.computes:
         return _plain(process, context, False, _("It belongs to the system."))
     return _plain(process, context, not _attended(process, context), _("No job of yours accounts for it."))
 

@@ -16,23 +16,37 @@ if TYPE_CHECKING:
 
 _VARIABLES = (b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"HANDWASH_SESSION")
 _INTERPRETERS = ("python", "perl", "ruby", "julia", "node", "Rscript", "bash", "sh", "zsh", "java", "torchrun")
+# A command line can have megabytes (execve(2), "Limits on size"); all of them together have to fit into an answer.
+_COMMAND_CAP = 4096
 _KERNEL_PARENT = 2  # kthreadd; its children are the kernel's own threads, seen only by root
 
 
 def look() -> list[dict[str, Any]]:
     """All processes of the person who asks, as plain data; the fields are those of `model.Process`."""
     uid = world.uid()
-    me = os.getpid()
     boot = world.boot_time()
     rows: dict[int, dict[str, Any]] = {}
     for pid in procfs.pids():
-        if pid != me and procfs.owner(pid) == uid:
+        if procfs.owner(pid) == uid:
             row = describe(pid, uid, boot)
             if row is not None and row["ppid"] != _KERNEL_PARENT and pid != _KERNEL_PARENT:
                 rows[pid] = row
+    # This look runs in a child of handwash, beside the other looks and what they start: none of that is the person's.
+    for pid in [pid for pid in rows if _descends(pid, os.getppid(), rows)]:
+        del rows[pid]
     _by_record(rows)
     _by_ancestry(rows)
     return list(rows.values())
+
+
+def _descends(pid: int, ancestor: int, rows: Mapping[int, Mapping[str, Any]]) -> bool:
+    for _generation in range(8):
+        if pid not in rows:
+            return False
+        pid = rows[pid]["ppid"]
+        if pid == ancestor:
+            return True
+    return False
 
 
 def describe(pid: int, uid: int, boot: float) -> dict[str, Any] | None:
@@ -59,7 +73,7 @@ def describe(pid: int, uid: int, boot: float) -> dict[str, Any] | None:
         "started": boot + start_ticks / procfs.TICKS,
         "uid": uid,
         "user": world.user_name(uid),
-        "command": " ".join(words) or f"[{comm}]",
+        "command": " ".join(words)[:_COMMAND_CAP] or f"[{comm}]",
         "name": program_name(comm, words),
         "state": fields[0].decode(),
         "cpu_s": (int(fields[11]) + int(fields[12])) / procfs.TICKS,
@@ -80,7 +94,8 @@ def program_name(comm: str, words: list[str]) -> str:
     """What a person calls it: the script's name behind an interpreter, else the program's. Never its other arguments."""
     if not words or comm.startswith(("tmux:", "SCREEN")):
         return comm
-    program = os.path.basename(words[0].split(" ")[0]).lstrip("-") or comm
+    # A login shell has a dash before its name; a daemon that tells its state has a colon behind it (`sshd: me@pts/0`).
+    program = os.path.basename(words[0].split(" ")[0]).lstrip("-").rstrip(":") or comm
     if program.rstrip("0123456789.") in _INTERPRETERS:
         for place, word in enumerate(words[1:], start=1):
             if word == "-m" and place + 1 < len(words):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def place(node: Union[Node, Unknown]) -> str:
     """One line: where this shell is."""
     if isinstance(node, Unknown):
-        return _("Could not tell where this shell runs: {why}").format(why=node.why)
+        return _("Could not tell where this shell runs: {why}").format(why=render.harmless(node.why, 500))
     host = render.harmless(node.host)
     if node.kind == "compute" and node.job:
         line = _("{host}: compute node, inside your job {job}").format(host=host, job=render.harmless(node.job))
@@ -90,15 +90,15 @@ def three_looks(survey: Survey, verdict: Verdict, stream: TextIO | None = None) 
     """The triple check, a block per look: the queue, the GPUs, the processes."""
     jobs: list[str]
     if isinstance(survey.jobs, Unknown):
-        jobs = [_("could not tell: {why}").format(why=survey.jobs.why)]
+        jobs = [_("could not tell: {why}").format(why=render.harmless(survey.jobs.why, 500))]
     else:
         jobs = [job_line(job) for job in survey.jobs] or [_("none")]
     if isinstance(survey.gpus, Unknown):
-        gpus = [_("could not tell: {why}").format(why=survey.gpus.why)]
+        gpus = [_("could not tell: {why}").format(why=render.harmless(survey.gpus.why, 500))]
     else:
         gpus = [gpu_line(gpu, survey) for gpu in survey.gpus] or [_("none visible here")]
     if isinstance(survey.processes, Unknown):
-        processes = [_("could not tell: {why}").format(why=survey.processes.why)]
+        processes = [_("could not tell: {why}").format(why=render.harmless(survey.processes.why, 500))]
     else:
         left, own = len(verdict.leftovers), sum(1 for one in verdict.judged if one.whose != "other-user")
         processes = [

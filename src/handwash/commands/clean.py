@@ -58,14 +58,18 @@ def clean(
             sentence = ngettext("{count} process would be ended.", "{count} processes would be ended.", len(targets))
             render.say(sentence.format(count=len(targets)))
         return Exit.FOUND
-    if not yes and not _agreed(len(targets)):
+    if not yes and not _agreed(len(targets), sys.stderr if as_json else sys.stdout):
+        if as_json:
+            answers.show(_json(None, seen, seen))
         return Exit.FOUND
     outcome, after = _end(settings, seen, targets)
     if as_json:
         answers.show(_json(outcome, seen, after))
     else:
         _report(outcome, seen, after, sys.stdout)
-    return Exit.FOUND if outcome.left else Exit.CLEAN
+    if outcome.left:
+        return Exit.FOUND
+    return Exit.UNKNOWN if verdict.unknown and not pids and session is None else Exit.CLEAN
 
 
 def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], stream: TextIO | None) -> None:
@@ -98,13 +102,13 @@ def _picked(pids: list[int], seen: Survey, judged: tuple[Judged, ...]) -> tuple[
     return tuple(known[pid] for pid in dict.fromkeys(pids)), None
 
 
-def _agreed(count: int) -> bool:
+def _agreed(count: int, stream: TextIO) -> bool:
     if not sys.stdin.isatty():
         render.warn(_("handwash: nobody is there to ask; to end without a question: handwash clean --yes"))
         return False
     question = ngettext("End this process? [y/N] ", "End these {count} processes? [y/N] ", count)
-    sys.stdout.write(question.format(count=count))
-    sys.stdout.flush()
+    stream.write(question.format(count=count))
+    stream.flush()
     # The Chinese catalogue translates the question; both y and 是 agree.
     return sys.stdin.readline().strip().lower()[:1] in ("y", "是")
 

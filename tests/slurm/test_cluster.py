@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.testbed import machine, processes
@@ -62,6 +64,29 @@ def test_a_user_holds_a_gpu(any_cluster: Cluster) -> None:
             holder.terminate()
 
 
+def test_a_job_outlives_the_daemons(any_cluster: Cluster) -> None:
+    """slurmctld and a slurmd can be stopped and started while a job runs."""
+    with any_cluster.popen(["srun", "-w", "n1", "sleep", "60"], user="alice", stderr=subprocess.DEVNULL):
+        try:
+            assert wait_until(lambda: [job.state for job in any_cluster.jobs()] == ["RUNNING"], 10)
+            any_cluster.stop_controller()
+            assert not any_cluster.daemon("slurmctld")
+            any_cluster.start_controller()
+            any_cluster.restart_slurmd("n1")
+            assert [(job.state, job.name) for job in any_cluster.jobs()] == [("RUNNING", "sleep")]
+        finally:
+            any_cluster.clear()
+    assert any_cluster.run(["srun", "-w", "n1", "true"], user="bob").returncode == 0
+
+
+def test_handwash_is_installed_for_the_users(any_cluster: Cluster, handwash_venv: Path) -> None:
+    """A user finds both commands in the environment made from the wheel, and can run its interpreter."""
+    found = any_cluster.run(["bash", "-c", "command -v handwash safe-srun python"], user="alice", check=True)
+    assert found.stdout.split() == [f"{handwash_venv}/bin/{name}" for name in ("handwash", "safe-srun", "python")]
+    where = any_cluster.run(["python", "-c", "import handwash; print(handwash.__file__)"], user="alice", check=True)
+    assert where.stdout.startswith(f"{handwash_venv}/lib/")
+
+
 @pytest.mark.parametrize(("proctrack", "survivors"), [("linuxproc", 5), ("pgid", 3), ("cgroup", 0)])
 def test_what_plain_srun_leaves(proctrack: str, survivors: int, request: pytest.FixtureRequest) -> None:
     """Of five escapees so many are alive a while after the script's end, as measured before handwash was built."""
@@ -80,7 +105,7 @@ def test_what_plain_srun_leaves(proctrack: str, survivors: int, request: pytest.
             assert script_is_over
             if proctrack == "linuxproc":
                 # The job stays for a minute. A few seconds show that it does not go as with the other two.
-                assert not cluster.wait_no_jobs(5)
+                assert not cluster.wait_no_jobs(4)
             else:
                 assert cluster.wait_no_jobs(10)
                 assert srun.wait(5) == 7
@@ -102,18 +127,21 @@ def _runs(cluster: Cluster, script: str) -> bool:
 def test_nothing_is_left_after_stop(proctrack: str) -> None:
     """With jobs running and escapees about, stop leaves no process, user, cgroup, folder or entry."""
     cluster = Cluster(proctrack)
+    silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     try:
         cluster.start()
     except machine.Unavailable as missing:
         pytest.skip(str(missing))
     directory, slot, users, uids = cluster.directory, cluster.slot, cluster.users, set(cluster.uids.values())
     try:
-        for user in users:
-            cluster.run(["sbatch", "--wrap", "leaky.sh; exec sleep 100"], user=user, check=True)
+        steps = [
+            cluster.popen(["srun", "bash", "-c", "leaky.sh; exec sleep 60"], user=user, **silent) for user in users
+        ]
         assert wait_until(lambda: all(len(cluster.processes(user)) >= 6 for user in users), 10)
         work = [who for user in users for pid in cluster.processes(user) if (who := processes.identity(pid))]
     finally:
         cluster.stop()
+    assert [step.wait(5) for step in steps] == [-signal.SIGKILL, -signal.SIGKILL]
     assert not directory.exists()
     assert not [who for who in work if processes.running(who)]
     assert not [pid for pid in processes.pids() if any(str(directory) in word for word in processes.arguments(pid))]

@@ -10,10 +10,10 @@ import atexit
 import contextlib
 import itertools
 import os
+import secrets
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ if __package__ in (None, ""):
 from tests.testbed import configuration, installed, machine, processes, remains
 from tests.testbed.configuration import NODES, tool
 from tests.testbed.daemons import ClusterError, Daemons
-from tests.testbed.machine import Unavailable, register
+from tests.testbed.machine import register
 from tests.testbed.processes import identity, wait_until
 
 __all__ = ["Cluster", "ClusterError", "Job", "stop_orphans"]
@@ -95,27 +95,17 @@ class Cluster(Daemons):
 
     def start(self) -> Cluster:
         """Starts everything and waits until both nodes are idle."""
-        if os.geteuid():
-            raise Unavailable("the test cluster needs root, to have users of its own and to be slurmd")
+        stop_orphans()
         for name in ("munged", "slurmctld", "slurmd", "srun", "scontrol", "useradd"):
             tool(name)
         configuration.cgroup_conf(self.proctrack)
-        stop_orphans()
-        if self._place is None:
-            self.directory = Path(tempfile.mkdtemp(prefix="handwash-cluster-", dir="/tmp"))
-        else:
-            closed = [
-                str(above) for above in self._place.parents if above.exists() and not above.stat().st_mode & 0o001
-            ]
-            if closed:
-                raise ClusterError(f"ordinary users cannot pass through {', '.join(closed)}")
-            try:
-                self._place.mkdir()
-            except OSError as error:
-                raise ClusterError(f"cannot make the cluster's folder: {error}") from error
-            self.directory = self._place
+        self.directory = self._place or Path(f"/tmp/handwash-cluster-{secrets.token_hex(4)}")
+        if self.directory.exists():
+            raise ClusterError(f"{self.directory} exists already")
+        closed = [str(above) for above in self.directory.parents if above.exists() and not above.stat().st_mode & 0o001]
+        if closed:
+            raise ClusterError(f"ordinary users cannot pass through {', '.join(closed)}")
         self._started = True
-        self.directory.chmod(0o755)
         _guard(self)
         try:
             self._prepare()
@@ -134,12 +124,11 @@ class Cluster(Daemons):
                 for n in itertools.count()
                 if n not in content.slots() and not any(machine.account(name) for name in machine.user_names(n))
             )
-            content.holders[str(self.directory)] = {
-                "slot": slot,
-                "owner": machine.owner(),
-                "proctrack": self.proctrack,
-            }
+            # Written down before anything is made: a kill at any point leaves something that can be found and stopped.
+            content.add(str(self.directory), {"slot": slot, "owner": machine.owner(), "proctrack": self.proctrack})
             self._take_slot(slot)
+            self.directory.mkdir()
+            self.directory.chmod(0o755)
             content.add_devices()
             (self.directory / "home").mkdir()
             for name in self.users:
@@ -178,8 +167,6 @@ class Cluster(Daemons):
             # Where "stop" of another process was faster, names and uids may be somebody else's already.
             if self._holds(content):
                 self._remove(content)
-        if self.slot < 0:
-            shutil.rmtree(self.directory)
         self._started = False
         _alive.discard(self)
 

@@ -40,8 +40,19 @@ class Register:
         self.holders: dict[str, dict[str, Any]] = data.get("holders", {})
         self.devices: list[str] = data.get("devices", [])
 
-    def text(self) -> str:
-        return json.dumps({"holders": self.holders, "devices": self.devices}, indent=1)
+    def save(self) -> None:
+        """Writes the register down, or removes it when nothing is in it."""
+        if self.holders or self.devices:
+            fresh = REGISTER / "register.new"
+            fresh.write_text(json.dumps({"holders": self.holders, "devices": self.devices}, indent=1))
+            fresh.replace(REGISTER / "register.json")
+        else:
+            shutil.rmtree(REGISTER)
+
+    def add(self, key: str, entry: dict[str, Any]) -> None:
+        """Adds a holder, on disk at once."""
+        self.holders[key] = entry
+        self.save()
 
     def slots(self) -> set[int]:
         """The slots that are taken."""
@@ -57,14 +68,15 @@ class Register:
 
     def add_devices(self) -> None:
         """Makes the fake device files that are not there."""
-        for path in DEVICES:
-            if not path.exists():
-                try:
-                    os.mknod(path, 0o666 | stat_module.S_IFCHR, NULL_DEVICE)
-                except OSError as error:
-                    raise Unavailable(f"cannot make the device file {path}: {error}") from error
-                os.chmod(path, 0o666)
-                self.devices.append(str(path))
+        missing = [path for path in DEVICES if not path.exists()]
+        self.devices += map(str, missing)
+        self.save()
+        for path in missing:
+            try:
+                os.mknod(path, 0o666 | stat_module.S_IFCHR, NULL_DEVICE)
+            except OSError as error:
+                raise Unavailable(f"cannot make the device file {path}: {error}") from error
+            os.chmod(path, 0o666)
 
     def drop(self, key: str) -> None:
         """Strikes a holder out; the last one takes the device files with it."""
@@ -81,6 +93,8 @@ class Register:
 @contextlib.contextmanager
 def register() -> Iterator[Register]:
     """The machine-wide register, locked; written back even after an error, removed when it has become empty."""
+    if os.geteuid():
+        raise Unavailable("the test cluster needs root, to have users of its own and to be slurmd")
     while True:
         REGISTER.mkdir(mode=0o700, exist_ok=True)
         try:
@@ -98,12 +112,7 @@ def register() -> Iterator[Register]:
         try:
             yield content
         finally:
-            if content.holders or content.devices:
-                fresh = REGISTER / "register.new"
-                fresh.write_text(content.text())
-                fresh.replace(file)
-            else:
-                shutil.rmtree(REGISTER)
+            content.save()
 
 
 def owner() -> list[int]:
@@ -121,7 +130,7 @@ def fake_devices() -> Iterator[tuple[Path, ...]]:
         for gone in content.orphans():
             if content.holders[gone]["slot"] is None:
                 content.drop(gone)
-        content.holders[key] = {"slot": None, "owner": owner()}
+        content.add(key, {"slot": None, "owner": owner()})
         content.add_devices()
     try:
         yield DEVICES

@@ -122,6 +122,12 @@ def gpu_memory(judged: Judged, survey: Survey) -> int | None:
     return sum(amounts) if amounts else None
 
 
+def short_command(command: str) -> str:
+    """A command line with the folders of the program and of its script left out: the names are what a person knows."""
+    words = command.split(" ")
+    return " ".join(word.rpartition("/")[2] or word if place < 2 else word for place, word in enumerate(words))
+
+
 def process_table(rows: tuple[Judged, ...], survey: Survey, now: float, stream: TextIO | None = None) -> None:
     """The processes with what a person needs to recognise them, and what becomes of each."""
     render.table(
@@ -140,7 +146,7 @@ def process_table(rows: tuple[Judged, ...], survey: Survey, now: float, stream: 
             (
                 str(one.process.pid),
                 one.process.user,
-                render.harmless(one.process.command, 48),
+                render.harmless(short_command(one.process.command), 48),
                 ",".join(str(index) for index in one.process.gpus) or "-",
                 render.size(gpu_memory(one, survey)),
                 render.duration(now - one.process.started),

@@ -46,7 +46,7 @@ _WRAPPER = "safe-srun"
 
 def entry() -> int:
     """The `handwash` console script. PYTHONPATH and PYTHONHOME of the person's own work must not reach handwash."""
-    if not sys.flags.isolated and any(name.startswith("PYTHON") for name in os.environ):
+    if not sys.flags.isolated and ("PYTHONPATH" in os.environ or "PYTHONHOME" in os.environ):
         main_file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
         try:
             os.execv(sys.executable, [sys.executable, "-I", "-S", main_file, *sys.argv[1:]])

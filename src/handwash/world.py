@@ -39,14 +39,19 @@ def host() -> str:
     return os.uname().nodename.split(".")[0]
 
 
-def user_name(of: int) -> str:
-    """The name of a uid, or the number where the directory does not know it."""
-    import pwd
+_user_names: dict[int, str] = {}
 
-    try:
-        return pwd.getpwuid(of).pw_name
-    except (KeyError, OSError):
-        return str(of)
+
+def user_name(of: int) -> str:
+    """The name of a uid, or the number where the directory does not know it. Asked once: the directory can be far away."""
+    if of not in _user_names:
+        import pwd
+
+        try:
+            _user_names[of] = pwd.getpwuid(of).pw_name
+        except (KeyError, OSError):
+            _user_names[of] = str(of)
+    return _user_names[of]
 
 
 _site_packages_added = False

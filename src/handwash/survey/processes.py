@@ -29,7 +29,7 @@ def look() -> list[dict[str, Any]]:
     for pid in procfs.pids():
         if procfs.owner(pid) == uid:
             row = describe(pid, uid, boot)
-            if row is not None and row["ppid"] != _KERNEL_PARENT and pid != _KERNEL_PARENT:
+            if row is not None:
                 rows[pid] = row
     # This look runs in a child of handwash, beside the other looks and what they start: none of that is the person's.
     for pid in [pid for pid in rows if _descends(pid, os.getppid(), rows)]:
@@ -50,11 +50,13 @@ def _descends(pid: int, ancestor: int, rows: Mapping[int, Mapping[str, Any]]) ->
 
 
 def describe(pid: int, uid: int, boot: float) -> dict[str, Any] | None:
-    """One process as plain data, or None where it is gone. Of another person's only what /proc shows to everybody."""
+    """One process as plain data, of another person only what is public; None where it is gone, or a thread of the kernel."""
     stat = procfs.stat_fields(pid)
     if stat is None:
         return None
     comm, fields = stat
+    if uid == 0 and _KERNEL_PARENT in (pid, int(fields[1])):
+        return None
     start_ticks = int(fields[19])
     words = procfs.arguments(pid)
     mine = uid == world.uid()

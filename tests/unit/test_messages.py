@@ -1,0 +1,411 @@
+"""The catalogues: complete, equal in their parts to the English, and what a person in Chinese really gets to read."""
+
+from __future__ import annotations
+
+import gettext
+import importlib.util
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from babel.messages.catalog import Catalog
+
+import handwash
+from handwash import judge, messages, render, tell, world
+from handwash.commands import clean, leave
+from handwash.model import Gpu, GpuUse, Job, Node, Process, Site, Survey, Unknown, Verdict
+from handwash.srun import receipt
+from handwash.teardown.end import Outcome
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(handwash.__file__).parent
+NOW = 1_800_000_000.0
+GIB = 1024**3
+
+
+def _tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("handwash_messages_tool", ROOT / "tools" / "messages.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tool = _tool()
+
+
+@pytest.fixture(autouse=True)
+def english_again() -> Iterator[None]:
+    yield
+    messages.choose("en")
+
+
+# The catalogues against the code
+
+
+def test_every_message_is_translated() -> None:
+    assert "zh_CN" in tool.catalogues()
+    assert tool.check() == []
+
+
+def test_messages_of_every_kind_are_found() -> None:
+    found = tool.template()
+    assert "COMMAND" in found
+    assert "Could not tell who is on the GPUs: {why}" in found  # marked by N_
+    assert ("{count} GPU", "{count} GPUs") in found
+
+
+def faults(*changes: tuple[object, object], fuzzy: bool = False) -> list[str]:
+    """The faults of a catalogue with these (English, Chinese) pairs, against a code with two messages."""
+    wanted = Catalog()
+    wanted.add("End {pid}: see `handwash clean`")
+    wanted.add(("{count} job", "{count} jobs"))
+    catalogue = Catalog(locale="zh_CN", fuzzy=False)
+    right = {
+        "End {pid}: see `handwash clean`": "结束 {pid}：请看 `handwash clean`",
+        ("{count} job", "{count} jobs"): ("{count} 个作业",),
+    }
+    for english, chinese in {**right, **dict(changes)}.items():
+        if chinese is not None:
+            catalogue.add(english, chinese, flags=["fuzzy"] if fuzzy else [])
+    return list(tool.faults_of(catalogue, wanted))
+
+
+def test_a_right_catalogue_has_no_fault() -> None:
+    assert faults() == []
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese", "fault"),
+    [
+        ("End {pid}: see `handwash clean`", None, "missing"),
+        ("End {pid}: see `handwash clean`", "", "not translated"),
+        ("End {pid}: see `handwash clean`", "结束：请看 `handwash clean`", "placeholders differ"),
+        ("End {pid}: see `handwash clean`", "结束 {pid} {pid}：请看 `handwash clean`", "placeholders differ"),
+        ("End {pid}: see `handwash clean`", "结束 {pid:>5}：请看 `handwash clean`", "placeholders differ"),
+        ("End {pid}: see `handwash clean`", "结束 {pid：请看 `handwash clean`", "broken placeholder"),
+        ("End {pid}: see `handwash clean`", "结束 {pid}：请看 `handwash 清理`", "backticks"),
+        ("End {pid}: see `handwash clean`", "结束 {pid}：请看 `handwash clean` ", "space"),
+        (("{count} job", "{count} jobs"), ("{count} 个作业", "{count} 个作业"), "plural forms"),
+        (("{count} job", "{count} jobs"), ("一个作业",), "placeholders differ"),
+        ("No longer there", "已不存在", "no longer in the code"),
+    ],
+)
+def test_each_fault_is_found(english: object, chinese: object, fault: str) -> None:
+    found = faults((english, chinese))
+    assert len(found) == 1 and fault in found[0], found
+
+
+def test_fuzzy_is_found() -> None:
+    assert [fault.partition(":")[0] for fault in faults(fuzzy=True)] == ["fuzzy", "fuzzy"]
+
+
+def test_the_compiled_catalogue_is_the_one_of_this_checkout() -> None:
+    """hatch_build.py compiles it at each build and each editable install."""
+    path = PACKAGE / "messages" / "locale" / "zh_CN" / "LC_MESSAGES" / "handwash.mo"
+    assert path.is_file(), "not compiled: run `make messages`, or install again"
+    with path.open("rb") as file:
+        compiled = gettext.GNUTranslations(file)
+    wrong = []
+    for message in tool.read(tool.catalogues()["zh_CN"], "zh_CN"):
+        if message.id:
+            plural = isinstance(message.id, tuple)
+            got = compiled.ngettext(*message.id, 2) if plural else compiled.gettext(message.id)
+            if got != (message.string[0] if plural else message.string):
+                wrong.append(message.id)
+    assert wrong == [], "stale: run `python tools/messages.py compile`, or install again"
+
+
+def test_msgfmt_has_nothing_to_say() -> None:
+    if shutil.which("msgfmt") is None:
+        pytest.skip("msgfmt is not installed (Debian: apt-get install gettext)")
+    done = subprocess.run(
+        ["msgfmt", "--check", "--output-file=/dev/null", tool.catalogues()["zh_CN"]], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_updating_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalogue in the repository is as `tools/messages.py update` writes it."""
+    here = tmp_path / "zh_CN" / "LC_MESSAGES"
+    here.mkdir(parents=True)
+    shutil.copy(tool.catalogues()["zh_CN"], here)
+    before = (here / "handwash.po").read_text(encoding="utf-8")
+    monkeypatch.setattr(tool, "LOCALES", str(tmp_path))
+    tool.update()
+    after = (here / "handwash.po").read_text(encoding="utf-8")
+
+    def stable(text: str) -> list[str]:
+        return [line for line in text.splitlines() if not line.startswith(('"POT-Creation-Date', '"Generated-By'))]
+
+    assert stable(after) == stable(before)
+
+
+def test_a_damaged_catalogue_costs_the_translation_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "locale" / "zh_CN" / "LC_MESSAGES"
+    here.mkdir(parents=True)
+    (here / "handwash.mo").write_bytes(b"\xde\x12\x04\x95 and then nothing")
+    monkeypatch.setattr(messages, "__file__", str(tmp_path / "__init__.py"))
+    messages.choose("zh_CN")
+    assert messages._("none") == "none"
+    assert messages.ngettext("{count} GPU", "{count} GPUs", 2) == "{count} GPUs"
+
+
+@pytest.mark.parametrize(
+    ("variables", "language"),
+    [
+        ({}, "en"),
+        ({"LANG": "zh_CN.UTF-8"}, "zh_CN"),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "C"}, "en"),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "C", "LC_ALL": "zh_CN.GB18030"}, "zh_CN"),
+        ({"LC_ALL": "zh_CN.UTF-8", "HANDWASH_LANG": "en"}, "en"),
+        ({"LC_ALL": "C", "HANDWASH_LANG": "zh_CN"}, "zh_CN"),
+        ({"LC_ALL": "", "LANG": "zh"}, "zh_CN"),
+    ],
+)
+def test_the_language_is_chosen(variables: dict[str, str], language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "env", variables)
+    assert messages.language() == language
+
+
+# What a person reads
+
+# Words of argparse's own, which has no Chinese.
+ARGPARSE = ("show this help message and exit", "show program's version number and exit", "positional arguments")
+
+
+def english_in(text: str) -> list[str]:
+    """Runs of three English words and more: a sentence that was not translated."""
+    for known in ARGPARSE:
+        text = text.replace(known, "")
+    return re.findall(r"(?<![\w/.-])(?:[A-Za-z][a-z']+[,;]? ){2,}[A-Za-z][a-z']+", text)
+
+
+def test_english_is_recognised() -> None:
+    assert english_in("3 of yours here, 2 left over") == ["of yours here"]
+    assert english_in("作业 12 RUNNING：the job has left the queue") == ["the job has left the queue"]
+    assert english_in("用法：handwash clean --yes，NVIDIA A100-SXM4-80GB，python  train.py") == []
+
+
+def handwash_says(tmp_path: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command as a hook starts it, by a person with an empty home and no scheduler."""
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(PACKAGE / "__main__.py"), *words],
+        env={"HOME": str(tmp_path), "PATH": str(tmp_path), "LANG": "C.UTF-8", "HANDWASH_LANG": "zh_CN", **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+
+
+COMMANDS = ("status", "where", "check", "clean", "sessions", "init", "install", "uninstall", "banner", "leave")
+
+
+@pytest.mark.parametrize("words", [("--help",), *((command, "--help") for command in COMMANDS)], ids=" ".join)
+def test_help_is_chinese(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = handwash_says(tmp_path, *words)
+    assert done.returncode == 0
+    assert re.search(r"[一-龥]", done.stdout)
+    assert english_in(done.stdout) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("status",),
+        ("where",),
+        ("check",),
+        ("clean", "--dry-run"),
+        ("clean", "1"),
+        ("clean", "4194304"),
+        ("clean", "--session", "20200101-000000-0", "--yes"),
+        ("sessions",),
+        ("banner",),
+        ("wash",),
+        ("safe-srun",),
+        ("safe-srun", "--local"),
+    ],
+    ids=" ".join,
+)
+def test_commands_speak_chinese(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = handwash_says(tmp_path, *words)
+    assert done.returncode != 70, done.stderr
+    said = done.stdout + done.stderr
+    assert re.search(r"[一-龥]", said), said
+    # Command lines of the machine's own processes may hold any words: a table is not looked at here.
+    assert english_in(re.sub(r"(?m)^ *\d+ .*$", "", said)) == []
+
+
+def test_complaints_about_settings_are_chinese(tmp_path: Path) -> None:
+    own = tmp_path / "handwash.toml"
+    own.write_text('banner = "loud"\ngrace = "soon"\ncolour = 3\n')
+    env = {"HANDWASH_CONFIG": str(own), "HANDWASH_DEADLINE": "soon", "HANDWASH_ON_EXIT": "perhaps"}
+    done = handwash_says(tmp_path, "sessions", **env)
+    assert len(done.stderr.splitlines()) == 5
+    assert english_in(re.sub(r"full, line, off|ask, warn, clean, off", "", done.stderr)) == []
+
+
+def a_process(pid: int, name: str, **changes: object) -> Process:
+    fields: dict[str, object] = {
+        "pid": pid,
+        "ppid": 1,
+        "start_ticks": pid,
+        "started": NOW - 90,
+        "uid": 1000,
+        "user": "alice",
+        "command": f"python {name}",
+        "name": name,
+        "state": "S",
+        "cpu_s": 10.0,
+        "rss": GIB,
+        "terminal": 0,
+        "sid": pid,
+        "pgid": pid,
+        **changes,
+    }
+    return Process(**fields)
+
+
+PROCESSES = (
+    a_process(101, "train.py", job="7", step="0", gpus=(0,), devices=("/dev/nvidia0",), computes=True),
+    a_process(102, "数据加载.py", job="7", step="0"),
+    a_process(103, "old.py", job="5"),
+    a_process(104, "elsewhere.py", job="8"),
+    a_process(105, "free.py"),
+    a_process(106, "watched.py", session="20200101-000000-1"),
+    a_process(107, "tmux"),
+    a_process(108, "zombie.py", state="Z"),
+    a_process(109, "other.py", uid=1001, user="bob", gpus=(1,)),
+    a_process(110, "srun"),
+)
+JOBS = (
+    Job("7", "7", "RUNNING", "bash", "gpu", ("n1",), 1, 3600, None, True),
+    Job("8", "8", "PENDING", "array", "gpu", (), None, None, None, True),
+    Job("9", "9", "RUNNING", "idle", "gpu", ("n2",), 2, 60, None, True),
+)
+GPUS = (
+    Gpu(0, "GPU-0", "NVIDIA A100", 4 * GIB, 80 * GIB, 0.5, False, uses=(GpuUse(101, 4 * GIB, "compute"),)),
+    Gpu(1, "GPU-1", "", None, None, None, True),
+)
+NODE = Node("compute", "n1", "7", True, ("…",), "slurm")
+
+
+def a_survey(**changes: object) -> Survey:
+    fields: dict[str, object] = {
+        "node": NODE,
+        "jobs": JOBS,
+        "gpus": GPUS,
+        "processes": PROCESSES,
+        "site": Site("linuxproc"),
+        **changes,
+    }
+    return Survey(**fields)
+
+
+def told(seen: Survey) -> tuple[str, Verdict]:
+    """All that `status` and `leave` say of a survey."""
+    stream = io.StringIO()
+    verdict = judge.judge(seen, 1000, NOW)
+    render.say(tell.place(seen.node), stream)
+    tell.three_looks(seen, verdict, stream)
+    tell.process_table(verdict.judged, seen, NOW, stream)
+    tell.summary(verdict, stream)
+    for why in (*verdict.unknown, *(one.why for one in verdict.judged)):
+        render.say(why, stream)
+    return stream.getvalue(), verdict
+
+
+@pytest.mark.parametrize("proctrack", ["linuxproc", "pgid", "cgroup", None])
+@pytest.mark.parametrize("kind", ["login", "compute", "allocation-shell", "workstation"])
+def test_what_is_told_is_chinese(kind: str, proctrack: str | None) -> None:
+    messages.choose("zh_CN")
+    node = Node(kind, "n1", "7" if kind in ("compute", "allocation-shell") else None, False, ())
+    text, _verdict = told(a_survey(node=node, site=Site(proctrack)))
+    assert english_in(text) == []
+    assert "GPU-hours" not in text and "卡时" in text
+
+
+def test_what_could_not_be_told_is_chinese() -> None:
+    messages.choose("zh_CN")
+    because = Unknown("……")
+    text, verdict = told(a_survey(node=because, jobs=because, gpus=because, processes=because))
+    assert verdict.verdict == "unknown"
+    assert english_in(text) == []
+
+
+def test_the_question_and_the_report_are_chinese(capsys: pytest.CaptureFixture[str]) -> None:
+    messages.choose("zh_CN")
+    seen = a_survey()
+    leave._warn(seen, judge.judge(seen, 1000, NOW))
+    reasons = ("uninterruptible (x)", "other-user", "itself", "still")
+    outcome = Outcome(ended=(101,), killed=(101,), gone=(), left=tuple((200 + n, why) for n, why in enumerate(reasons)))
+    later = a_survey(gpus=(Gpu(0, "GPU-0", "NVIDIA A100", 0, 80 * GIB, 0.0, False), GPUS[1]))
+    clean._report(outcome, seen, later, sys.stdout)
+    said = capsys.readouterr()
+    assert said.err and said.out
+    assert english_in(said.out + said.err) == []
+
+
+def test_receipts_are_chinese() -> None:
+    messages.choose("zh_CN")
+    said = [
+        receipt.processes(0, 0, []),
+        receipt.processes(1, 0, []),
+        receipt.processes(3, 2, [(7, "D")]),
+        receipt.silent_nodes(1),
+        receipt.silent_nodes(2),
+        receipt.cost(None, 5),
+        receipt.cost(2, 3600),
+    ]
+    assert all(re.search(r"[一-龥]", line) for line in said), said
+    assert english_in("\n".join(said)) == []
+
+
+# Columns
+
+
+def offset(line: str, text: str) -> int:
+    """The terminal cell in which a text begins."""
+    return render.width(line[: line.index(text)])
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_columns_line_up(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "env", {**os.environ, "NO_COLOR": "1"})
+    messages.choose(language)
+    stream = io.StringIO()
+    seen = a_survey()
+    verdict = judge.judge(seen, 1000, NOW)
+    tell.process_table(verdict.judged, seen, NOW, stream)
+    heading, *rows = stream.getvalue().splitlines()
+    assert len(rows) == len(verdict.judged)
+    columns = {
+        messages._("user"): lambda one: f"{one.process.user} ",
+        messages._("command"): lambda one: one.process.command,
+        messages._("whose"): lambda one: tell.whose(one.whose),
+        messages._("if you leave"): lambda one: tell.fate(one.fate),
+    }
+    for name, text in columns.items():
+        wanted = offset(heading, name)
+        found = {offset(row, text(one)) for row, one in zip(rows, verdict.judged)}
+        assert found == {wanted}, (name, wanted, found)
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_the_three_looks_line_up(language: str) -> None:
+    messages.choose(language)
+    stream = io.StringIO()
+    seen = a_survey()
+    tell.three_looks(seen, judge.judge(seen, 1000, NOW), stream)
+    lines = stream.getvalue().splitlines()
+    starts = {offset(line, text) for line, text in zip(lines, ("7 ", "8 ", "9 ", "0: ", "1: "))}
+    assert len(starts) == 1

@@ -162,6 +162,9 @@ def _judge_with_job(process: Process, context: _Context) -> Judged:
     if process.uid == 0 and not process.computes:
         # The scheduler's own processes on a node (slurmstepd, prolog, epilog) bear the ids of other people's jobs.
         return _plain(process, context, False, _("It belongs to the system."))
+    if process.attributed_by == "allocation":
+        # It never ran inside the job: a tmux on the login node keeps the variables of an allocation long after its end.
+        return _judge_without_job(process, context)
     why = _("Its job {job} is no longer in the queue.").format(job=process.job)
     return Judged(process, "ended-job", _SURVIVES, not _attended(process, context), why)
 

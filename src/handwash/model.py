@@ -99,7 +99,7 @@ class Process:
     """One process of this node. (`pid`, `start_ticks`) is its identity within one boot (proc(5), field 22 of stat).
 
     `devices`: accelerator device files it holds open; `computes`: as a program with a context on one does, not a monitor. `gpus`: the indices of the GPUs that it holds by either look.
-    `job`, `session`: whose it is by `attributed_by` (cgroup, environment, record, ancestry). `terminal`: it has one.
+    `job`, `session`: whose it is by `attributed_by` (cgroup, environment, allocation, record, ancestry). `terminal`: it has one.
     """
 
     pid: int

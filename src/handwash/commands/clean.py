@@ -10,6 +10,7 @@ from handwash.config import Config
 from handwash.messages import _, ngettext
 from handwash.model import Judged, Survey, Unknown
 from handwash.render import harmless
+from handwash.srun import record
 from handwash.teardown import end
 
 TYPE_CHECKING = False
@@ -38,9 +39,9 @@ def clean(
         if complaint:
             return _refuse(complaint, as_json, Exit.FOUND)
     elif session is not None:
-        targets = tuple(
-            one for one in verdict.judged if one.process.session == session and one.process.uid == world.uid()
-        )
+        targets, complaint = _of_session(session, verdict.judged)
+        if complaint:
+            return _refuse(complaint, as_json, Exit.FOUND)
     else:
         targets = verdict.leftovers
     if not targets:
@@ -100,6 +101,21 @@ def _picked(pids: list[int], seen: Survey, judged: tuple[Judged, ...]) -> tuple[
             sentence = _("{pid} belongs to {user}: handwash never ends other people's processes. Nothing was ended.")
             return (), sentence.format(pid=pid, user=one.process.user)
     return tuple(known[pid] for pid in dict.fromkeys(pids)), None
+
+
+def _of_session(session: str, judged: tuple[Judged, ...]) -> tuple[tuple[Judged, ...], str | None]:
+    """What a session on record has left here. Its cookie goes on into jobs that were submitted from it: those are not its."""
+    on_record = next((one for one in record.load_sessions() if one.id == session), None)
+    if on_record is None:
+        return (), _("There is no session {session} on record; see: handwash sessions").format(session=repr(session))
+    return tuple(
+        one
+        for one in judged
+        if one.process.session == session
+        and one.process.uid == world.uid()
+        and one.process.job in (None, on_record.job)
+        and one.whose != "service"
+    ), None
 
 
 def _agreed(count: int, stream: TextIO) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-_VARIABLES = (b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"HANDWASH_SESSION")
+_VARIABLES = (b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURMD_NODENAME", b"HANDWASH_SESSION")
 _INTERPRETERS = ("python", "perl", "ruby", "julia", "node", "Rscript", "bash", "sh", "zsh", "java", "torchrun")
 # A command line can have megabytes (execve(2), "Limits on size"); all of them together have to fit into an answer.
 _COMMAND_CAP = 4096
@@ -65,7 +65,8 @@ def describe(pid: int, uid: int, boot: float) -> dict[str, Any] | None:
     job, step = procfs.slurm_cgroup(pid)
     by = "cgroup" if job else None
     if job is None and variables.get("SLURM_JOB_ID"):
-        job, by = variables["SLURM_JOB_ID"], "environment"
+        # Slurm names the node in every task and batch script; without it, it was started in a shell that salloc gave.
+        job, by = variables["SLURM_JOB_ID"], "environment" if "SLURMD_NODENAME" in variables else "allocation"
     if step is None and by == "environment":
         step = variables.get("SLURM_STEP_ID")
     return {

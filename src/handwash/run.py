@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 SIGKILL = 9
+# For each stream of a program. A look's answer holds both, and is not capped: it comes from our own code.
 OUTPUT_CAP = 8 * 1024 * 1024
 # Signals that Python ignores and a program must find at their default: SIGPIPE, SIGXFSZ (signal(7), Linux numbers).
 _RESET_SIGNALS = (13, 25)
@@ -109,7 +110,7 @@ def run(argv: Sequence[str], timeout: float, env: Mapping[str, str] | None = Non
         os.close(out_write)
         os.close(err_write)
     try:
-        outputs, timed_out, capped = _read_all([out_read, err_read], world.monotonic() + timeout, stop_at_cap=True)
+        outputs, timed_out, capped = _read_all([out_read, err_read], world.monotonic() + timeout, OUTPUT_CAP)
     except BaseException:
         _end(pid, own_group=not _inside_look)
         raise
@@ -203,8 +204,8 @@ def _fork_look(question: Callable[[], Any], inherited: list[int], ends_at: float
         os._exit(0)
 
 
-def _read_all(handles: list[int], ends_at: float, stop_at_cap: bool = False) -> tuple[list[bytes], bool, bool]:
-    """Reads every handle to its end, closes it; says whether the deadline came first, or the cap."""
+def _read_all(handles: list[int], ends_at: float, cap: float = float("inf")) -> tuple[list[bytes], bool, bool]:
+    """Reads every handle to its end, closes it; says whether the deadline came first, or the cap, which ends it all."""
     parts: dict[int, list[bytes]] = {handle: [] for handle in handles}
     waiting = dict.fromkeys(handles, 0)
     poll = select.poll()
@@ -212,7 +213,7 @@ def _read_all(handles: list[int], ends_at: float, stop_at_cap: bool = False) -> 
         poll.register(handle, select.POLLIN)
     timed_out = capped = False
     try:
-        while waiting:
+        while waiting and not capped:
             left = ends_at - world.monotonic()
             if left <= 0:
                 timed_out = True
@@ -225,14 +226,8 @@ def _read_all(handles: list[int], ends_at: float, stop_at_cap: bool = False) -> 
                     continue
                 parts[handle].append(chunk)
                 waiting[handle] += len(chunk)
-                if waiting[handle] > OUTPUT_CAP:
+                if waiting[handle] > cap:
                     capped = True
-                    if stop_at_cap:
-                        break
-                    poll.unregister(handle)
-                    del waiting[handle]
-            if capped and stop_at_cap:
-                break
     finally:
         for handle in handles:
             os.close(handle)

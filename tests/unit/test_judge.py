@@ -1,0 +1,314 @@
+"""The judge, situation by situation: whose work a process is, what becomes of it, and whether it counts as left over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handwash import judge
+from handwash.frozen import replace
+from handwash.model import Job, Node, Process, Site, Survey, Unknown
+
+UID, OTHER = 1000, 1001
+NOW = 1_700_000_000.0
+# The chain that asks, innermost first: handwash, its shell, what that runs in.
+HANDWASH, SHELL, TOP = 900, 800, 700
+SID, TTY = 800, 34817
+
+
+def process(pid: int = 5000, **changes: Any) -> Process:
+    """A process of the person's that has nothing to do with anything."""
+    plain: dict[str, Any] = {
+        "ppid": 1,
+        "start_ticks": pid,
+        "started": NOW - 3600,
+        "uid": UID,
+        "user": "alice",
+        "command": "python train.py",
+        "name": "train.py",
+        "state": "S",
+        "cpu_s": 1.0,
+        "rss": 1 << 20,
+        "terminal": 0,
+        "sid": pid,
+        "pgid": pid,
+    }
+    return Process(pid=pid, **{**plain, **changes})
+
+
+def job(number: str = "42", **changes: Any) -> Job:
+    plain: dict[str, Any] = {
+        "id": number,
+        "state": "RUNNING",
+        "name": "x",
+        "partition": "main",
+        "nodes": ("n1",),
+        "gpus": 1,
+        "elapsed_s": 60,
+        "limit_s": None,
+        "interactive": True,
+    }
+    return Job(number=number, **{**plain, **changes})
+
+
+def survey(kind: str = "compute", inside: str | None = None, step: str | None = "0", **changes: Any) -> Survey:
+    """What a shell sees on a node of this kind, inside this job and step; SHELL is a person's, on a terminal."""
+    own = {"job": inside, "step": step if inside else None, "attributed_by": "environment"}
+    chain = (
+        process(TOP, name="bash", terminal=TTY, sid=TOP, pgid=TOP, **own),
+        process(SHELL, name="bash", ppid=TOP, terminal=TTY, sid=SID, pgid=SHELL, **own),
+        process(HANDWASH, name="handwash", ppid=SHELL, terminal=TTY, sid=SID, pgid=HANDWASH, **own),
+    )
+    others = changes.pop("processes", ())
+    plain: dict[str, Any] = {
+        "node": Node(kind, "n1", inside, False, ()),
+        "jobs": (job(inside),) if inside else (),
+        "gpus": (),
+        "processes": others if isinstance(others, Unknown) else (*chain, *others),
+        "site": Site("linuxproc"),
+        "chain": (HANDWASH, SHELL, TOP),
+    }
+    return Survey(**{**plain, **changes})
+
+
+def one(seen: Survey, pid: int = 5000, uid: int = UID):
+    """(whose, fate, left over, the verdict) of one process in a survey."""
+    verdict = judge.judge(seen, uid, NOW)
+    (found,) = [judged for judged in verdict.judged if judged.process.pid == pid]
+    return found.whose, found.fate, found.leftover, verdict.verdict
+
+
+def on(tracking: str | None) -> dict[str, Any]:
+    return {"site": Site(tracking)}
+
+
+COMPUTES = {"computes": True, "devices": ("/dev/nvidia0", "/dev/nvidia-uvm"), "gpus": (0,)}
+MONITORS = {"devices": ("/dev/nvidia0", "/dev/nvidiactl"), "gpus": (0,)}
+HEAVY = {"cpu_s": 3000.0}
+IN_42 = {"job": "42", "step": "0", "attributed_by": "environment"}
+IN_43 = {"job": "43", "step": "0", "attributed_by": "cgroup"}
+# A shell in another window: leader of its own session, on a terminal of its own.
+WINDOW = process(6000, name="bash", terminal=TTY + 1, sid=6000, pgid=6000)
+AT_WINDOW = {"terminal": TTY + 1, "sid": 6000}
+TWO_JOBS = {"jobs": (job("42"), job("43"))}
+CHILD = {"ppid": SHELL}
+S1, S2 = {"session": "s1"}, {"session": "s2"}
+
+# name: (the process, the survey it is seen in, whose, fate, left over, verdict)
+SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str, bool, str]] = {
+    # Inside a job, on its node
+    "own job, linuxproc": (IN_42, {"inside": "42"}, "session", "survives", True, "leftover"),
+    "own job, cgroup": (IN_42, {"inside": "42", **on("cgroup")}, "session", "ends-with-job", True, "leftover"),
+    "own job, pgid, elsewhere": (IN_42, {"inside": "42", **on("pgid")}, "session", "survives", True, "leftover"),
+    "own job, pgid, group of the task": (
+        {**IN_42, "pgid": TOP}, {"inside": "42", **on("pgid")}, "session", "ends-with-job", True, "leftover"),
+    "own job, tracking unknown": (IN_42, {"inside": "42", **on(None)}, "session", "unknown", True, "leftover"),
+    "own job, a child of the shell": ({**IN_42, **CHILD}, {"inside": "42"}, "session", "survives", True, "leftover"),
+    "own job, a child in another step's clothes": (
+        {"job": "42", "step": "7", **CHILD}, {"inside": "42"}, "session", "survives", True, "leftover"),
+    "own job, another step": ({**IN_42, "step": "1"}, {"inside": "42"}, "living-job", "survives", False, "clean"),
+    "own job, batch script, asked from an overlapping step": (
+        {"job": "42", "step": None}, {"inside": "42", "step": "0", "jobs": (job("42", interactive=False),)},
+        "living-job", "survives", False, "clean"),
+    "own job, batch step by cgroup, asked from an overlapping step": (
+        {"job": "42", "step": "batch"}, {"inside": "42", "step": "0", **on("cgroup")},
+        "living-job", "survives", False, "clean"),
+    "own job, adopted ssh, a step's process": (
+        IN_42, {"inside": "42", "step": "extern"}, "living-job", "survives", False, "clean"),
+    "own job, a zombie": ({**IN_42, "state": "Z"}, {"inside": "42"}, "session", "ends-with-job", False, "clean"),
+    "own job, on the shell's terminal": (
+        {**IN_42, "terminal": TTY, "sid": SID}, {"inside": "42"}, "session", "survives", True, "leftover"),
+    "own job, queue unknown": (
+        IN_42, {"inside": "42", "jobs": Unknown("w")}, "session", "survives", True, "leftover"),
+    "own job, tmux": (
+        {**IN_42, "name": "tmux: server"}, {"inside": "42"}, "service", "survives", False, "clean"),
+    "own job, tmux, cgroup": (
+        {**IN_42, "name": "tmux: server"}, {"inside": "42", **on("cgroup")}, "service", "ends-with-job", False, "clean"),
+    "own job, srun": ({**IN_42, "name": "srun"}, {"inside": "42"}, "no-job", "survives", False, "clean"),
+    "own job, a session that runs": (
+        {**IN_42, **S1}, {"inside": "42", "session": "s1", "running_sessions": ("s1",)},
+        "session", "ends-with-job", True, "leftover"),
+    "own job, a session that is over": (
+        {**IN_42, **S1}, {"inside": "42", "session": "s1"}, "session", "survives", True, "leftover"),
+    "own job, another session": (
+        {**IN_42, **S2}, {"inside": "42", "session": "s1", "running_sessions": ("s1", "s2")},
+        "living-job", "survives", False, "clean"),
+    # Another job of the same person on the same node: never left over
+    "another living job": (IN_43, {"inside": "42", **TWO_JOBS}, "living-job", "survives", False, "clean"),
+    "another living job, on a GPU": (
+        {**IN_43, **COMPUTES}, {"inside": "42", **TWO_JOBS}, "living-job", "survives", False, "clean"),
+    "another living job, heavy, on a login node": (
+        {**IN_43, **HEAVY}, {"kind": "login", "jobs": (job("43"),)}, "living-job", "survives", False, "clean"),
+    "another job, suspended": (
+        IN_43, {"jobs": (job("43", state="SUSPENDED"),)}, "living-job", "survives", False, "clean"),
+    "another job, completing": (
+        IN_43, {"jobs": (job("43", state="COMPLETING"),)}, "living-job", "survives", False, "clean"),
+    "another job, by ancestry alone": (
+        {"job": "43", "attributed_by": "ancestry"}, {"inside": "42", **TWO_JOBS},
+        "living-job", "survives", False, "clean"),
+    "another job, queue unknown": (
+        IN_43, {"inside": "42", "jobs": Unknown("w")}, "living-job", "unknown", False, "unknown"),
+    "array task by its own number": (
+        {"job": "44"}, {"jobs": (job("44", id="40_4"),)}, "living-job", "survives", False, "clean"),
+    # A job that is over
+    "ended job": (IN_43, {}, "ended-job", "survives", True, "leftover"),
+    "ended job, seen from inside another": (IN_43, {"inside": "42"}, "ended-job", "survives", True, "leftover"),
+    "ended job, on a login node": (IN_43, {"kind": "login"}, "ended-job", "survives", True, "leftover"),
+    "ended job, in a window that somebody sits at": (
+        {**IN_43, **AT_WINDOW}, {"processes": (WINDOW,)}, "ended-job", "survives", False, "clean"),
+    "ended job, its window is gone": ({**IN_43, **AT_WINDOW}, {}, "ended-job", "survives", True, "leftover"),
+    "ended job, tmux with a stale variable": (
+        {**IN_43, "name": "tmux: server"}, {}, "service", "survives", False, "clean"),
+    "ended job, GPUs unknown": (IN_43, {"gpus": Unknown("w")}, "ended-job", "survives", True, "leftover"),
+    "ended job, a zombie": ({**IN_43, "state": "Z"}, {}, "no-job", "ends-with-job", False, "clean"),
+    # A compute node without a job
+    "no job": ({}, {}, "no-job", "survives", True, "leftover"),
+    "no job, in a window": (AT_WINDOW, {"processes": (WINDOW,)}, "no-job", "survives", False, "clean"),
+    "no job, the window itself": ({"name": "bash", "terminal": 9, "sid": 5000}, {}, "no-job", "survives", False, "clean"),
+    "no job, on the asking terminal": ({"terminal": TTY, "sid": SID}, {}, "no-job", "survives", True, "leftover"),
+    "no job, the other ssh connection": ({"name": "sshd"}, {}, "service", "survives", False, "clean"),
+    "no job, vscode": (
+        {"name": "node", "command": "/home/a/.vscode-server/bin/x/node server"}, {},
+        "service", "survives", False, "clean"),
+    "no job, jupyter": ({"name": "jupyter-lab"}, {}, "service", "survives", False, "clean"),
+    "no job, a notebook's kernel": (
+        {"name": "ipykernel_launcher", **COMPUTES}, {}, "no-job", "survives", True, "leftover"),
+    "no job, screen": ({"name": "SCREEN"}, {}, "service", "survives", False, "clean"),
+    "no job, MPS": ({"name": "nvidia-cuda-mps-server", **COMPUTES}, {}, "service", "survives", False, "clean"),
+    "no job, a session that runs": (
+        S2, {"running_sessions": ("s2",)}, "living-job", "survives", False, "clean"),
+    "no job, a session that is over": (S2, {}, "no-job", "survives", True, "leftover"),
+    "no job, node unknown": ({}, {"node": Unknown("w")}, "no-job", "survives", True, "leftover"),
+    # A login node
+    "login, idle": ({}, {"kind": "login"}, "login-work", "survives", False, "clean"),
+    "login, heavy": (HEAVY, {"kind": "login"}, "login-work", "survives", True, "leftover"),
+    "login, heavy in a window": (
+        {**HEAVY, **AT_WINDOW}, {"kind": "login", "processes": (WINDOW,)}, "login-work", "survives", False, "clean"),
+    "login, long ago heavy": (
+        {"cpu_s": 3000.0, "started": NOW - 864000}, {"kind": "login"}, "login-work", "survives", False, "clean"),
+    "login, on a GPU": (COMPUTES, {"kind": "login"}, "login-work", "survives", True, "leftover"),
+    "login, a monitor": ({**MONITORS, "name": "nvitop"}, {"kind": "login"}, "login-work", "survives", False, "clean"),
+    "login, tmux, heavy": (
+        {**HEAVY, "name": "tmux: server"}, {"kind": "login"}, "service", "survives", False, "clean"),
+    "login, srun of a job": (
+        {"name": "srun", "job": "43"}, {"kind": "login"}, "login-work", "survives", False, "clean"),
+    # The shell that salloc gives
+    "allocation shell, idle child": (
+        {**CHILD, "job": "42"}, {"kind": "allocation-shell", "inside": "42", "step": None},
+        "session", "survives", False, "clean"),
+    "allocation shell, heavy child": (
+        {**CHILD, **HEAVY, "job": "42"}, {"kind": "allocation-shell", "inside": "42", "step": None},
+        "session", "survives", True, "leftover"),
+    # A workstation
+    "workstation, anything": (HEAVY, {"kind": "workstation"}, "no-job", "survives", False, "clean"),
+    "workstation, on a GPU": (COMPUTES, {"kind": "workstation"}, "no-job", "survives", True, "leftover"),
+    "workstation, on a GPU in a window": (
+        {**COMPUTES, **AT_WINDOW}, {"kind": "workstation", "processes": (WINDOW,)}, "no-job", "survives", False, "clean"),
+    # Other people
+    "another user": ({"uid": OTHER, "user": "bob", **COMPUTES}, {}, "other-user", "survives", False, "clean"),
+    "another user with the same job's number": (
+        {"uid": OTHER, "user": "bob", **IN_42}, {"inside": "42"}, "other-user", "survives", False, "clean"),
+    "the system": ({"uid": 0, "user": "root"}, {}, "other-user", "survives", False, "clean"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_situation(name: str) -> None:
+    """Whose, fate, left over, verdict."""
+    what, where, *expected = SITUATIONS[name]
+    others = where.get("processes", ())
+    assert list(one(survey(**{**where, "processes": (process(**what), *others)}))) == expected
+
+
+def test_there_are_enough_situations() -> None:
+    """Somebody who takes situations out has to say so here."""
+    assert len(SITUATIONS) >= 60
+
+
+@pytest.mark.parametrize("kind", ["login", "compute", "workstation", "allocation-shell"])
+@pytest.mark.parametrize("inside", [None, "42"])
+def test_who_asks_is_never_in_the_list(kind: str, inside: str | None) -> None:
+    """Neither handwash nor a shell above it, wherever that is."""
+    seen = survey(kind, inside)
+    assert judge.judge(seen, UID, NOW).judged == ()
+    assert judge.judge(seen, UID, NOW).verdict == "clean"
+
+
+def test_the_other_end_of_the_pipe_is_not_in_the_list() -> None:
+    """`handwash check | less`: with job control the two share a process group in which no shell is."""
+    pager = process(5000, name="less", ppid=SHELL, pgid=HANDWASH, terminal=TTY, sid=SID, **IN_42)
+    assert judge.judge(survey(inside="42", processes=(pager,)), UID, NOW).judged == ()
+
+
+def test_without_job_control_the_group_says_nothing() -> None:
+    """In a script everything is in the script's group: what it left in the background is not taken for a pager."""
+    seen = survey(inside="42", processes=(process(5000, pgid=SHELL, **IN_42),))
+    assert not isinstance(seen.processes, Unknown)
+    same = tuple(replace(p, pgid=SHELL) if p.pid == HANDWASH else p for p in seen.processes)
+    assert one(replace(seen, processes=same))[2]
+
+
+def test_process_one_is_nobodys_leftover() -> None:
+    """In a container the person's first shell is process 1: it can neither be asked nor ended."""
+    assert judge.judge(survey(processes=(process(1, name="bash"),)), UID, NOW).judged == ()
+
+
+@pytest.mark.parametrize(
+    ("what", "left"),
+    [
+        ({}, False),
+        ({"job": "77", "name": "epilog.sh", "attributed_by": "environment"}, False),
+        ({"job": "77", "name": "slurmstepd", "attributed_by": "cgroup"}, False),
+        ({"name": "nv-hostengine", **COMPUTES}, False),
+        ({"name": "nvidia-smi", **MONITORS}, False),
+        ({"name": "train.py", **COMPUTES}, True),
+    ],
+)
+def test_root_asks(what: dict[str, Any], left: bool) -> None:
+    """Root's queue does not hold other people's jobs: what the system runs for them is not a leftover of root's."""
+    seen = survey(processes=(process(uid=0, user="root", **what),))
+    assert one(seen, uid=0)[2] is left
+
+
+def test_root_does_not_judge_others() -> None:
+    """Asked by root, other people's processes are other people's."""
+    assert one(survey(processes=(process(**COMPUTES),)), uid=0)[:3] == ("other-user", "survives", False)
+
+
+@pytest.mark.parametrize("look", ["node", "jobs", "gpus", "processes"])
+def test_unknown_is_never_clean(look: str) -> None:
+    """One look without an answer, and nothing found: unknown, with the reason."""
+    verdict = judge.judge(survey(**{look: Unknown("the reason")}), UID, NOW)
+    assert verdict.verdict == "unknown"
+    assert [sentence for sentence in verdict.unknown if "the reason" in sentence] == list(verdict.unknown)
+
+
+def test_found_beats_unknown() -> None:
+    """Where something was found and something else could not be told, it was found."""
+    verdict = judge.judge(survey(processes=(process(),), gpus=Unknown("w")), UID, NOW)
+    assert verdict.verdict == "leftover" and len(verdict.unknown) == 1
+
+
+def test_a_loop_of_parents_ends() -> None:
+    """Pids read at different moments can name each other as parents."""
+    a, b = process(5000, ppid=5001, **IN_42), process(5001, ppid=5000, **IN_42)
+    assert one(survey(inside="42", step="3", processes=(a, b)))[0] == "living-job"
+
+
+@pytest.mark.parametrize(
+    ("rows", "inside", "expected"),
+    [
+        ((job("42"),), None, ["42"]),
+        ((job("42"),), "42", []),
+        ((job("42", interactive=False),), None, []),
+        ((job("42", gpus=0),), None, []),
+        ((job("42", gpus=None),), None, []),
+        ((job("42", state="PENDING"),), None, []),
+        ((job("42", interactive=None),), None, []),
+        (Unknown("w"), None, []),
+    ],
+)
+def test_allocations_that_nobody_may_sit_in(rows: Any, inside: str | None, expected: list[str]) -> None:
+    """Running, interactive, with GPUs, and not the one that asks."""
+    assert [found.id for found in judge.unattended_jobs(survey("login", inside, jobs=rows))] == expected

@@ -81,6 +81,6 @@ def run_srun(argv: list[str], disabled: bool) -> int:
         if way.warning:
             receipt.say(way.warning)
     if plain:
-        os.execv(srun, [srun, *argv])
+        os.execv(srun, ["srun", *argv])
     first = next(component.command for component in line.components if component.command)
     return launch.supervise(line, way, srun, label(first))

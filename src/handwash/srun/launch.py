@@ -79,10 +79,14 @@ def srun_release(srun: str) -> str | None:
     return parse_release(confirm.ask([srun, "--version"], 10.0))
 
 
+def in_allocation() -> bool:
+    """Whether srun will make a step only."""
+    return "SLURM_JOB_ID" in world.env or "SLURM_JOBID" in world.env
+
+
 def job_name(component: Component) -> list[str]:
     """srun names a job or step after its command: that is the shim now, so the name is given."""
-    inside = "SLURM_JOB_ID" in world.env or "SLURM_JOBID" in world.env
-    if component.get("job-name") is not None or ("SLURM_JOB_NAME" in world.env and not inside):
+    if component.get("job-name") is not None or ("SLURM_JOB_NAME" in world.env and not in_allocation()):
         return []
     return [f"--job-name={os.path.basename(component.command[0])}"]
 
@@ -90,12 +94,19 @@ def job_name(component: Component) -> list[str]:
 class Changes:
     """What is added to srun's environment, and how the command gets the person's own back."""
 
-    def __init__(self, pipe: keeper.Pipe, own_prolog: str | None) -> None:
+    def __init__(self, pipe: keeper.Pipe, line: CommandLine) -> None:
         self.environment = dict(world.env)
-        self.back: dict[str, str | None] = {}
+        export = line.get("export") or self.environment.get("SLURM_EXPORT_ENV", "ALL")
+        whole_environment = export.upper().split(",")[0] == "ALL"
+        # What the shim's shell may set on its way (dash: PWD; bash: all four).
+        names = ("PWD", "OLDPWD", "SHLVL", "_") if whole_environment else ()
+        self.back: dict[str, str | None] = {name: self.environment.get(name) for name in names}
+        if whole_environment and in_allocation() and line.get("job-name") is None:
+            # The option that names the step would change the allocation's name in the command's environment.
+            self.back["SLURM_JOB_NAME"] = self.environment.get("SLURM_JOB_NAME")
         if not pipe.path or not os.access(PROLOG, os.X_OK):
             return
-        chained = own_prolog if own_prolog is not None else self.environment.get("SLURM_PROLOG")
+        chained = line.get("prolog") or self.environment.get("SLURM_PROLOG")
         self.set("SLURM_PROLOG", PROLOG)
         self.set("HANDWASH_REPORT", pipe.path)
         if chained:
@@ -166,8 +177,8 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
     cluster = line.get("clusters") or line.get("cluster") or world.env.get("SLURM_CLUSTERS", "")
     plan = keeper.Plan(session, settings.grace, given_jobs(line), cluster if "," not in cluster else "", way.supervised)
     pipe = keeper.Pipe()
-    changes = Changes(pipe, line.get("prolog"))
-    argv = [srun, *build(line, way, plan, changes, where)]
+    changes = Changes(pipe, line)
+    argv = ["srun", *build(line, way, plan, changes, where)]
     main = record.Main(session, label, where)
     mask = kernel.block_all()
     link = keeper.Link(pipe, plan, main)
@@ -206,7 +217,7 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
         report = report_of_parts(record.parts_of(plan.session, main.where))
     if report is None:
         # No step was launched: srun refused the command line, or the wait in the queue was given up.
-        main.finish("clean", [])
+        main.finish("unconfirmed" if os.WIFSIGNALED(status) else "clean", [])
         return
     target = plan.target(report)
     done = confirm.confirm(target, urgent=os.WIFSIGNALED(status))

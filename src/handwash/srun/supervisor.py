@@ -165,6 +165,8 @@ def supervise(command: Sequence[str], orders: Orders, chain: guardian.Chain | No
     if not sweep.reap():
         rest = sweep.Sweep()
         rest.run(orders.grace)
+        if chain is not None:
+            chain.tell_ended(rest)
         ending.ended += len(rest.ended)
         ending.killed += len(rest.killed)
         ending.left += [(pid, why) for (pid, _start), why in rest.left.items()]
@@ -216,10 +218,11 @@ def run_inner(
     kernel.prctl(kernel.PR_SET_PDEATHSIG, CHILD)
     environment = dict(os.environ)
     for name, value in orders.environment.items():
-        if value is None:
-            environment.pop(name, None)
-        else:
+        # A variable that srun was told not to export is not to appear by way of us.
+        if name in environment and value is not None:
             environment[name] = value
+        else:
+            environment.pop(name, None)
     environment["HANDWASH_SESSION"] = orders.session
     main = os.fork()
     if main == 0:

@@ -1,0 +1,393 @@
+"""safe-srun on a real cluster: nothing of the session is left, everything else is, and srun's own behaviour is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.slurm.bystanders import bystanders
+from tests.testbed import processes
+from tests.testbed.cluster import Cluster
+from tests.testbed.processes import identity, running, wait_until
+
+pytestmark = pytest.mark.usefixtures("handwash_venv")
+
+
+@pytest.fixture(autouse=True)
+def everybody_else_survives(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test on a cluster runs beside the bystanders, unless it says that it does without."""
+    name = next((name for name in ("cluster", "any_cluster") if name in request.fixturenames), None)
+    if name is None or request.node.get_closest_marker("alone"):
+        yield
+        return
+    cluster: Cluster = request.getfixturevalue(name)
+    request.getfixturevalue("handwash_venv")
+    with bystanders(cluster):
+        yield
+
+
+def safe(cluster: Cluster, *words: str, **options):
+    """safe-srun to its end."""
+    return cluster.run(["safe-srun", *words], user="alice", **options)
+
+
+def queue(cluster: Cluster) -> list[str]:
+    """alice's jobs without the bystander."""
+    return [row.id for row in cluster.jobs() if row.name != "bystander"]
+
+
+def receipt(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line of receipt."""
+    lines = [line for line in done.stderr.splitlines() if line.startswith("handwash: ")]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+STEP_NAME = "bash -c 'echo $SLURM_JOB_NAME; squeue -h -s -j $SLURM_JOB_ID -o %j'"
+
+
+def test_a_leaky_script_leaves_nothing(cluster: Cluster) -> None:
+    """All five escapees are gone, the queue too, within two seconds of the script's end; the exit code is the script's."""
+    done = safe(cluster, "-w", "n1", "--gres=gpu:1", "bash", "-c", "leaky.sh 7; code=$?; date +%s.%N; exit $code")
+    returned = time.time()
+    assert done.returncode == 7
+    *escapees, over = done.stdout.split("\n")[:6]
+    pids = [int(line.split()[1]) for line in escapees]
+    assert len(pids) == 5
+    assert not [pid for pid in pids if identity(pid)]
+    assert returned - float(over) < 2.0
+    assert queue(cluster) == []
+    said = receipt(done)
+    assert re.match(
+        r"handwash: job \d+: 5 processes ended; the job has left the queue; \d\.\d{3} GPU-hours \(1 × ", said
+    )
+
+
+def test_side_by_side_with_plain_srun(cluster_linuxproc: Cluster) -> None:
+    """What plain srun leaves under linuxproc and safe-srun does not, on one cluster, at one time."""
+    cluster = cluster_linuxproc
+    with cluster.popen(
+        ["srun", "-w", "n1", "leaky.sh"], user="alice", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as plain:
+        assert plain.stdout is not None
+        plain_pids = [int(plain.stdout.readline().split()[1]) for _ in range(5)]
+        begun = time.monotonic()
+        done = safe(cluster, "-w", "n2", "leaky.sh")
+        safe_seconds = time.monotonic() - begun
+        try:
+            assert not [line for line in done.stdout.splitlines() if identity(int(line.split()[1]))]
+            assert safe_seconds < 3.0
+            assert len([pid for pid in plain_pids if identity(pid)]) == 5
+            assert [row.state for row in cluster.jobs()] == ["RUNNING"]
+            assert plain.poll() is None
+        finally:
+            cluster.clear()
+
+
+def test_exit_codes_and_errors_are_those_of_srun(any_cluster: Cluster) -> None:
+    """The same command lines with both; the messages of srun itself too."""
+    home = any_cluster.home("alice")
+    for words in (
+        ["true"],
+        ["bash", "-c", "exit 7"],
+        ["bash", "-c", "kill -TERM $$"],
+        ["bash", "-c", "kill -SEGV $$"],
+        ["bash", "-c", "kill -KILL $$"],
+        ["-n3", "bash", "-c", "exit $((SLURM_PROCID + 4))"],
+        ["no-such-program"],
+        ["/etc/passwd"],
+        [str(home)],
+        ["./no-such-program"],
+        ["--no-such-option", "true"],
+        ["-p", "nowhere", "true"],
+        ["--gres=gpu:99", "true"],
+        ["-n"],
+        [],
+        ["--jobid=999999", "true"],
+        ["--cont", "true"],
+        ["-N", "x", "true"],
+        ["--version"],
+        ["--usage"],
+        ["--test-only", "true"],
+        ["-w", "n1", "--test-only"],
+    ):
+        plain = any_cluster.run(["srun", *words], user="alice")
+        done = safe(any_cluster, *words)
+        assert done.returncode == plain.returncode, words
+        if "--test-only" not in words:
+            assert done.stdout == plain.stdout, words
+        ours = [line for line in done.stderr.splitlines() if not line.startswith("handwash: ")]
+        theirs = [
+            line.replace("/usr/bin/srun", "srun")
+            for line in plain.stderr.splitlines()
+            if not re.match(r"slurmstepd.*execve\(\)", line)
+        ]
+        if not any("queued" in line or "--test-only" in words for line in ours + theirs):
+            assert [re.sub(r"\d+\.0", "STEP", line) for line in ours] == [
+                re.sub(r"\d+\.0", "STEP", line) for line in theirs
+            ], words
+
+
+def test_the_environment_is_that_of_srun(any_cluster: Cluster) -> None:
+    """Only the session's cookie is added, and what belongs to one run differs; a nested srun would find the person's prolog."""
+    # A shell sets PWD where it is missing, and the wrapper is one; a person's environment has it.
+    own = {"SLURM_PROLOG": "/bin/true", "OWN": "a b\nc", "PWD": str(any_cluster.home("alice"))}
+    words = ["-w", "n1", "env", "-0"]
+
+    def variables(program: str) -> dict[str, str]:
+        done = any_cluster.run([program, *words], user="alice", env=own, check=True)
+        return dict(entry.partition("=")[::2] for entry in done.stdout.split("\0") if entry)
+
+    plain, supervised = variables("srun"), variables("safe-srun")
+    assert re.fullmatch(r"[\w-]+", supervised.pop("HANDWASH_SESSION"))
+    per_run = {name for name in plain if re.search(r"JOB_?ID$|PORT$|TASK_PID$|^_$", name)}
+    assert {name: value for name, value in plain.items() if name not in per_run} == {
+        name: value for name, value in supervised.items() if name not in per_run
+    }
+    assert set(plain) == set(supervised)
+
+
+def test_the_job_keeps_the_name_that_srun_gives_it(any_cluster: Cluster) -> None:
+    """srun names a job after its command, which is the supervisor's shell now."""
+    show = ["bash", "-c", "squeue -h -j $SLURM_JOB_ID -o %j; echo $SLURM_JOB_NAME; squeue -h -s -j $SLURM_JOB_ID -o %j"]
+    for options in ([], ["-J", "mine"]):
+        plain = any_cluster.run(["srun", *options, *show], user="alice", check=True)
+        assert safe(any_cluster, *options, *show, check=True).stdout == plain.stdout
+    # With a name from the environment the step's own one cannot be set apart from the job's.
+    done = safe(any_cluster, *show, env={"SLURM_JOB_NAME": "theirs"}, check=True)
+    assert done.stdout.splitlines()[:2] == ["theirs", "theirs"]
+    inside = any_cluster.run(
+        ["salloc", "bash", "-c", f"srun {STEP_NAME}; safe-srun {STEP_NAME}"], user="alice", check=True
+    )
+    lines = inside.stdout.splitlines()
+    assert lines[:2] == lines[2:] == ["interactive", "bash"]
+
+
+def test_a_hundred_megabytes_pass_unchanged(any_cluster: Cluster, tmp_path: Path) -> None:
+    """Through standard input and output, with standard error apart."""
+    block = bytes(range(256)) * 4096
+    wanted = hashlib.sha256(block * 100).hexdigest()
+    with cat_input(block, 100) as source:
+        child = any_cluster.popen(
+            ["safe-srun", "bash", "-c", "cat; echo apart >&2"],
+            user="alice",
+            stdin=source,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert child.stdout is not None and child.stderr is not None
+        found = hashlib.sha256()
+        while chunk := child.stdout.read(1 << 20):
+            found.update(chunk)
+        errors = child.stderr.read().decode()
+        assert child.wait() == 0
+        child.stdout.close()
+        child.stderr.close()
+    assert found.hexdigest() == wanted
+    assert errors.startswith("apart\n")
+
+
+class cat_input:
+    """A pipe into which a child process writes blocks."""
+
+    def __init__(self, block: bytes, count: int) -> None:
+        program = f"import os\nblock = bytes(range(256)) * 4096\nfor _ in range({count}):\n  v = memoryview(block)\n  while v: v = v[os.write(1, v):]"
+        self.writer = subprocess.Popen(["python3", "-I", "-S", "-c", program], stdout=subprocess.PIPE)
+
+    def __enter__(self):
+        return self.writer.stdout
+
+    def __exit__(self, *_error: object) -> None:
+        assert self.writer.stdout is not None
+        self.writer.stdout.close()
+        self.writer.wait()
+
+
+def test_tasks_and_nodes(cluster: Cluster) -> None:
+    """Four tasks on two nodes, each with escapees: all gone, on both nodes, said once."""
+    script = "setsid sleep 110.3 >/dev/null 2>&1 & (env -i setsid sleep 110.4 >/dev/null 2>&1 &) ; echo $SLURM_PROCID"
+    done = safe(cluster, "-N2", "-n4", "--label", "bash", "-c", script, check=True)
+    assert sorted(done.stdout.splitlines()) == [f"{number}: {number}" for number in range(4)]
+    assert not [pid for pid in cluster.processes("alice") if processes.arguments(pid)[1:] in (["110.3"], ["110.4"])]
+    assert "8 processes ended; the job has left the queue" in receipt(done)
+    assert queue(cluster) == []
+
+
+def test_a_heterogeneous_job(any_cluster: Cluster) -> None:
+    """Both components are supervised, and both job ids are confirmed."""
+    leak = "setsid sleep 110.3 >/dev/null 2>&1 & echo $0"
+    done = safe(any_cluster, "-n1", "bash", "-c", leak, "one", ":", "-n2", "bash", "-c", leak, "two", check=True)
+    assert sorted(done.stdout.split()) == ["one", "two", "two"]
+    assert "3 processes ended; the job has left the queue" in done.stderr
+    assert re.search(r"job \d+\+\d+:", done.stderr)
+    assert queue(any_cluster) == []
+
+
+@pytest.mark.parametrize("launcher", ["salloc", "sbatch"])
+def test_in_anothers_allocation_only_its_own_step_ends(cluster: Cluster, launcher: str) -> None:
+    """The allocation and its other step go on; the receipt speaks of the step."""
+    inside = (
+        "srun --overlap sleep 109.5 & other=$!; safe-srun --overlap leaky.sh 3; echo code $?; "
+        "squeue -h -s -j $SLURM_JOB_ID -o %j; squeue -h -j $SLURM_JOB_ID -o %T; kill $other; wait; echo over"
+    )
+    home = cluster.home("alice")
+    if launcher == "salloc":
+        done = cluster.run(["salloc", "-w", "n1", "bash", "-c", inside], user="alice")
+        text = done.stdout + done.stderr
+    else:
+        cluster.run(["sbatch", "-w", "n1", "-o", "out", "--wrap", inside], user="alice", check=True)
+        assert wait_until(lambda: (home / "out").exists() and "over" in (home / "out").read_text(), 40)
+        text = (home / "out").read_text()
+        (home / "out").unlink()
+    assert "code 3\n" in text
+    pids = [int(pid) for pid in re.findall(r"^(?:background|nohup|setsid|double-fork\S*) (\d+)$", text, re.MULTILINE)]
+    assert len(pids) == 5 and not [pid for pid in pids if identity(pid)]
+    assert re.search(r"handwash: step \d+\.\d+: 5 processes ended; the step has ended$", text, re.MULTILINE)
+    after = text.partition("code 3\n")[2]
+    assert "sleep\n" in after and "leaky.sh\n" not in after
+    assert "RUNNING\n" in after
+    assert wait_until(lambda: queue(cluster) == [], 20)
+
+
+def test_what_cannot_be_supervised_still_runs(any_cluster: Cluster) -> None:
+    """Each with a line that says so, and the queue confirmed."""
+    home = any_cluster.home("alice")
+    (home / "programs.conf").write_text("0-1 echo multi %t\n")
+    done = safe(any_cluster, "-n2", "--multi-prog", "programs.conf", check=True)
+    assert sorted(done.stdout.splitlines()) == ["multi 0", "multi 1"]
+    first, last = (line for line in done.stderr.splitlines() if line.startswith("handwash: "))
+    assert "not supervised with --multi-prog" in first
+    assert re.search(r"processes were not looked at; the job has left the queue", last)
+    (home / "programs.conf").unlink()
+    done = safe(any_cluster, f"--bcast={home}/copy", "/bin/echo", "copied", check=True)
+    assert done.stdout == "copied\n"
+    assert "not supervised with --bcast" in done.stderr
+    (home / "copy").unlink()
+    done = safe(any_cluster, "--async", "true")
+    assert done.returncode == 125 and "--async" in done.stderr
+
+
+def test_a_node_without_our_interpreter_runs_the_command(any_cluster: Cluster, handwash_venv: Path) -> None:
+    """One line of warning, the command's own exit code, and no claim about its processes."""
+    home = any_cluster.home("alice")
+    # The interpreter is there for safe-srun and not for the task: a stand-in removes itself once safe-srun runs.
+    link = home / "python-link"
+    entry = next(handwash_venv.glob("lib/*/site-packages/handwash/srun/entry.py"))
+    link.symlink_to(f"{handwash_venv}/bin/python")
+    program = "import os, runpy, sys; os.unlink(sys.executable); sys.argv[:] = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    done = any_cluster.run(
+        [str(link), "-I", "-S", "-c", program, str(entry), "bash", "-c", "echo here; exit 9"], user="alice"
+    )
+    assert (done.returncode, done.stdout) == (9, "here\n")
+    assert "running without supervision" in done.stderr
+    assert "no word from 1 node, so its processes were not confirmed" in done.stderr
+    sessions = json.loads(any_cluster.run(["handwash", "sessions", "--json"], user="alice").stdout)["items"]
+    assert sessions[0]["outcome"] == "unconfirmed"
+
+
+def test_disabled_it_is_plain_srun(any_cluster: Cluster) -> None:
+    done = safe(any_cluster, "bash", "-c", "echo ${HANDWASH_SESSION-none}", env={"HANDWASH_DISABLE": "1"}, check=True)
+    assert (done.stdout, done.stderr) == ("none\n", "")
+
+
+def test_quiet_says_nothing_when_all_is_well(any_cluster: Cluster) -> None:
+    assert safe(any_cluster, "-Q", "leaky.sh", check=True).stderr == ""
+
+
+def test_the_persons_prolog_still_runs(any_cluster: Cluster) -> None:
+    """Given as an option or by the environment, with the step's ids in its environment."""
+    home = any_cluster.home("alice")
+    script = home / "prolog"
+    script.write_text(f'#!/bin/sh\necho "$SLURM_JOB_ID.$SLURM_STEP_ID" >>{home}/prolog.out\n')
+    script.chmod(0o755)
+    for options, extra in (([f"--prolog={script}"], {}), ([], {"SLURM_PROLOG": str(script)})):
+        done = safe(any_cluster, *options, "bash", "-c", "echo $SLURM_JOB_ID.$SLURM_STEP_ID", env=extra, check=True)
+        assert any_cluster.run(["cat", "prolog.out"], user="alice", check=True).stdout == done.stdout
+        any_cluster.run(["rm", "prolog.out"], user="alice")
+    script.unlink()
+
+
+def test_sessions_are_recorded(any_cluster: Cluster) -> None:
+    """What ran, where, and how it ended; names only, never a whole command line."""
+    safe(any_cluster, "-w", "n1", "bash", "-c", "leaky.sh 0 --password=secret", check=True)
+    sessions = json.loads(any_cluster.run(["handwash", "sessions", "--json"], user="alice").stdout)["items"]
+    newest = sessions[0]
+    assert (newest["command"], newest["nodes"], newest["outcome"]) == ("bash", ["n1"], "clean")
+    assert newest["job"] and newest["step"] == "0" and newest["ended"]
+    assert newest["processes"] >= 6 and newest["killed"] == 0 and newest["left"] == []
+    folder = any_cluster.home("alice") / ".local/state/handwash/sessions"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for path in folder.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert b"secret" not in path.read_bytes()
+        assert path.suffix == ".ended"
+
+
+@pytest.mark.parametrize("name", ["TERM", "HUP"])
+def test_a_signal_to_safe_srun_ends_the_session(cluster: Cluster, name: str) -> None:
+    """As with srun the step ends by force; nothing of it stays, and the exit code is srun's."""
+    child = cluster.popen(
+        ["safe-srun", "-w", "n1", "bash", "-c", "leaky.sh; sleep 100"], user="alice", stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    pids = [int(child.stdout.readline().split()[1]) for _ in range(5)]
+    child.send_signal(getattr(signal, f"SIG{name}"))
+    _out, err = child.communicate(timeout=30)
+    assert child.returncode == 137
+    assert wait_until(lambda: not [pid for pid in pids if identity(pid)], 10)
+    assert "the job has left the queue" in err
+    assert queue(cluster) == []
+
+
+def test_usr1_reaches_the_command_once(cluster: Cluster) -> None:
+    """A signal that Slurm sends to the step arrives at the command as often as with plain srun: once."""
+    script = "trap 'echo got' USR1; echo ready; for _ in $(seq 8); do sleep 0.1 & wait $!; done; wait"
+    counts = {}
+    for program in ("srun", "safe-srun"):
+        child = cluster.popen(
+            [program, "-w", "n1", "-J", "signalled", "bash", "-c", script], user="alice", stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        number = next(row.id for row in cluster.jobs() if row.name == "signalled")
+        cluster.run(["scancel", "-s", "USR1", f"{number}.0"], user="alice", check=True)
+        out, _err = child.communicate(timeout=30)
+        counts[program] = out.count("got")
+    assert counts == {"srun": 1, "safe-srun": 1}
+
+
+def test_local_needs_no_scheduler(any_cluster: Cluster) -> None:
+    """The same teardown and exit codes without srun, in an environment that has no Slurm."""
+    env = {"SLURM_CONF": "/nonexistent", "PATH": f"{any_cluster.shared_venv}/bin:/usr/bin:/bin:{any_cluster.programs}"}
+    done = any_cluster.run(["safe-srun", "--local", "leaky.sh", "7"], user="alice", env=env)
+    assert done.returncode == 7
+    assert not [line for line in done.stdout.splitlines() if identity(int(line.split()[1]))]
+    assert done.stderr == "handwash: 5 processes ended\n"
+    for words, code in ((["nothing-of-this-name"], 2), (["/etc/passwd"], 13), (["bash", "-c", "kill -KILL $$"], -9)):
+        assert any_cluster.run(["safe-srun", "--local", *words], user="alice", env=env).returncode == code
+
+
+def test_the_keeper_and_the_guardian_leave_with_the_session(cluster: Cluster) -> None:
+    """No process of handwash stays, and none of its pipes."""
+    before = pipes()
+    safe(cluster, "-N2", "true", check=True)
+    assert wait_until(lambda: not [pid for pid in cluster.processes("alice") if is_ours(pid)], 5)
+    assert pipes() <= before
+
+
+def pipes() -> set[Path]:
+    return set(Path("/tmp").glob("handwash-????????????????/report"))
+
+
+def is_ours(pid: int) -> bool:
+    who = identity(pid)
+    return bool(who and running(who) and any("/handwash/srun/" in word for word in processes.arguments(pid)))

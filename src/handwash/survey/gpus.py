@@ -60,11 +60,11 @@ def by_device_file(files: Sequence[str]) -> list[dict[str, Any]]:
                 "uses": [],
                 "uses_known": False,
                 "notes": [
-                    _("Known by its device file only: the driver's library ({library}) is missing.").format(
+                    _("known by its device file only: the driver's library ({library}) is missing").format(
                         library=nvml.LIBRARY
                     )
                     if nvidia
-                    else _("Known by its device file only.")
+                    else _("known by its device file only")
                 ],
             }
         )

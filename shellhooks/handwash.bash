@@ -1,58 +1,145 @@
 # shellcheck shell=bash
 # handwash for bash 4.2 and later: a banner at login, a check before the way out.
 #
-# A static file: sourcing it starts no program and forks at most once, and nothing runs at a prompt.
-# Order: guards, tools, gate, late path, banner; the banner runs last, so that Ctrl-C there finds everything in place.
+# A static file, read in two parts. When a shell starts, the first: guards, gate, late path, and is the banner due? It
+# starts no program, forks at most once, and leaves nothing to run at a prompt. The second is read from this same file
+# when it is needed, at once if the banner is due: to parse it takes bash longer than all that the first part does.
 #
 # How it is written, and why:
 # - The guards are POSIX shell, for another shell or an old bash that meets this file by mistake.
 # - `\builtin` stands before every builtin: the backslash keeps a person's alias away, `builtin` a person's function.
-# - Names are tested as `${x-}` (set -u), `return` and not a last failing test ends a function (set -e), and nothing
-#   depends on IFS, globbing, noclobber or a name that a person may have made read-only.
-# - `__handwash_python` (set by whoever installed this, never exported) is the interpreter; without it the
-#   `handwash` command is looked up when it is needed.
+# - Names are tested as `${x-}` (set -u), no function ends in a test that may fail (set -e), and nothing depends on IFS,
+#   globbing, noclobber or a name that a person may have made read-only.
+# - `__handwash_python` (set by whoever installed this, never exported) is the interpreter; without it the `handwash`
+#   command is looked up when it is needed. `__handwash_hook` is this file.
 
 # --- guards: not a person's shell, or not now -------------------------------------------------------------------------
 
-case ${BASH_VERSION-} in '' | [0-3].* | 4.[01].*) \return 0 ;; esac
-case $- in *i*) ;; *) \return 0 ;; esac
-# `bash -ic WORDS` has `i` in $- too.
-\test -z "${BASH_EXECUTION_STRING+set}" || \return 0
-\test -t 0 && \test -t 2 || \return 0
-case ${HANDWASH_DISABLE:-0} in 0) ;; *) \return 0 ;; esac
-# VS Code starts `bash -ilc` or an interactive shell to read the environment, and waits ten seconds for it.
-\test -z "${VSCODE_RESOLVING_ENVIRONMENT-}" || \return 0
-case ${TERM:-dumb} in dumb) \return 0 ;; esac
-\test "${__handwash_loaded-}" != "$$" || \return 0
-\test -z "${__handwash_python-}" || \test -x "$__handwash_python" || \return 0
-# A restricted shell may neither redirect nor start a program by its path.
-\builtin shopt -q restricted_shell && \return 0
+if \test "${__handwash_reading-}" != "$$"; then
+  case ${BASH_VERSION-} in '' | [0-3].* | 4.[01].*) \return 0 ;; esac
+  case $- in *i*) ;; *) \return 0 ;; esac
+  # `bash -ic WORDS` has `i` in $- too.
+  \test -z "${BASH_EXECUTION_STRING+set}" || \return 0
+  \test -t 0 && \test -t 2 || \return 0
+  case ${HANDWASH_DISABLE:-0} in 0) ;; *) \return 0 ;; esac
+  # VS Code starts `bash -ilc` or an interactive shell to read the environment, and waits ten seconds for it.
+  \test -z "${VSCODE_RESOLVING_ENVIRONMENT-}" || \return 0
+  case ${TERM:-dumb} in dumb) \return 0 ;; esac
+  \test "${__handwash_loaded-}" != "$$" || \return 0
+  \test -z "${__handwash_python-}" || \test -x "$__handwash_python" || \return 0
+  # A restricted shell may neither redirect nor start a program by its path.
+  \builtin shopt -q restricted_shell && \return 0
+fi
 
 # Under `set -a` every name and function made here would be exported, `exit` among them.
-__handwash_allexport=
-if [[ -o allexport ]]; then
-  \builtin set +a
-  __handwash_allexport=1
-  \builtin export -n __handwash_python 2>/dev/null || \builtin :
-fi
-__handwash_loaded=$$
-__handwash_held=
-__handwash_trying=
-__handwash_asked=
+[[ -o allexport ]] && \builtin set +a && __handwash_allexport=1
 
-# --- tools ------------------------------------------------------------------------------------------------------------
+# --- first part: gate, late path, and is the banner due? --------------------------------------------------------------
+
+if [[ ${__handwash_reading-} != "$$" ]]; then
+  # `bash -i SCRIPT`, as in `#!/bin/bash -i`: $0 is the script, and not the word that bash was started by. Not asked of a
+  # shell that reads from its terminal already (`s` in $-; it comes only after the start-up files).
+  case ${0##*/}:$- in
+    bash:* | -bash:* | *:*s*) ;;
+    *)
+      { \builtin read -r -d '' </proc/self/cmdline; } 2>/dev/null
+      [[ ${REPLY-$0} == "$0" ]] || \return 0
+      ;;
+  esac
+
+  __handwash_loaded=$$ __handwash_complete='' __handwash_held='' __handwash_trying='' __handwash_asked=''
+  if [[ -z ${__handwash_hook-} ]]; then
+    __handwash_hook=${BASH_SOURCE[0]}
+    [[ $__handwash_hook == /* ]] || __handwash_hook=$PWD/$__handwash_hook
+  fi
+
+  # Reads the second part, unless it has been; fails where it is no longer there, or not whole.
+  function __handwash_load {
+    \builtin local __handwash_reading="$$"
+    [[ -z $__handwash_complete && -r $__handwash_hook ]] && \builtin source "$__handwash_hook" 2>/dev/null
+    [[ -n $__handwash_complete ]]
+  }
+
+  # COMMAND STATUS ARGUMENTS…, from the functions `exit` and `logout`.
+  function __handwash_gate {
+    if __handwash_load; then
+      __handwash_leave "$@"
+    else
+      \builtin set -- "$1" "${@:$(($# > 2 ? 3 : 2))}"
+      \builtin "$@"
+    fi
+  }
+
+  # A person's own `exit` stays theirs, as alias or function. In posix mode a special builtin cannot be a function.
+  # The `function` keyword: `exit() {` would be expanded where `exit` is an alias.
+  if [[ ! -o posix ]]; then
+    \builtin alias exit || \builtin declare -F exit ||
+      function exit { __handwash_gate exit "$?" "$@"; }
+    if \builtin shopt -q login_shell; then
+      \builtin alias logout || \builtin declare -F logout ||
+        function logout { __handwash_gate logout "$?" "$@"; }
+    fi
+  fi >/dev/null 2>&1
+
+  # Ctrl-D, a closed terminal, exit in a function or sourced file. Returns the $? it met, for a trap that follows it.
+  function __handwash_late {
+    \builtin local __handwash_status="$?"
+    if [[ -z $__handwash_asked ]] && __handwash_load; then __handwash_late_check; fi
+    \builtin return "$__handwash_status"
+  }
+
+  # Is there no trap on that signal? If there is, `__handwash_trap` is what `trap -p` says.
+  # A trap to list makes the write to /dev/full fail: in most shells that answers without a fork.
+  function __handwash_untrapped {
+    __handwash_trap=
+    [[ -c /dev/full && ! -o posix ]] && \builtin trap -p "$1" 2>/dev/null >|/dev/full && \builtin return 0
+    __handwash_trap=$(\builtin trap -p "$1")
+    # In posix mode bash 5.2 lists a signal without a trap too, as a bare `-`.
+    case $__handwash_trap in '' | 'trap -- - '*) \builtin return 0 ;; esac
+    \builtin return 1
+  }
+
+  # An EXIT trap set before is read back, and run after ours with the same $?: in the else branch $? is that of the
+  # condition, and a condition may fail under `set -e`.
+  if __handwash_untrapped EXIT; then
+    \builtin trap '\__handwash_late' EXIT
+  else
+    __handwash_trap=${__handwash_trap#trap -- }
+    \builtin eval "__handwash_earlier=${__handwash_trap% EXIT}"
+    \builtin trap 'if \__handwash_late; then \builtin eval "${__handwash_earlier-}"
+      else \builtin eval "${__handwash_earlier-}"; fi' EXIT
+  fi
+
+  # Once per login and once per job. The mark is the host, the job, and the shell that showed the banner. A nested shell
+  # has that one's terminal; a pane of tmux or screen, and a second terminal of the same job, need not.
+  __handwash_mark=${HOSTNAME-}:${SLURM_JOB_ID-}:$$
+  case ${HANDWASH_BANNER-}:${HANDWASH_SHOWN-} in
+    off:*) __handwash_mark= ;;
+    *:"${__handwash_mark%:*}":*)
+      if [[ -n ${TMUX-}${STY-}${SLURM_JOB_ID-} || /proc/self/fd/0 -ef /proc/${HANDWASH_SHOWN##*:}/fd/0 ]]; then
+        __handwash_mark=
+      fi
+      ;;
+  esac
+  if [[ -z $__handwash_mark ]]; then
+    if [[ -n ${__handwash_allexport-} ]]; then
+      \builtin export -n __handwash_python 2>/dev/null
+      \builtin unset -v __handwash_allexport
+      \builtin set -a
+    fi
+    \return 0
+  fi
+fi
+
+# --- second part: words and tools -------------------------------------------------------------------------------------
 
 # The package beside this file: handwash/shellhooks/ in an installation, shellhooks/ and src/handwash/ in a checkout.
-if [[ -z ${__handwash_main-} ]]; then
-  __handwash_main=${BASH_SOURCE[0]-}
-  [[ $__handwash_main == /* ]] || __handwash_main=$PWD/$__handwash_main
-  __handwash_main=${__handwash_main%/*}
-  __handwash_main=${__handwash_main%/*}
-  if [[ -r $__handwash_main/__main__.py ]]; then
-    __handwash_main+=/__main__.py
-  else
-    __handwash_main+=/src/handwash/__main__.py
-  fi
+__handwash_main=${__handwash_hook%/*}
+__handwash_main=${__handwash_main%/*}
+if [[ -r $__handwash_main/__main__.py ]]; then
+  __handwash_main+=/__main__.py
+else
+  __handwash_main+=/src/handwash/__main__.py
 fi
 
 # __handwash_text KEY: the few sentences that the shell itself says, as a printf format in `__handwash_format`.
@@ -125,17 +212,6 @@ function __handwash_run {
   "${__handwash_command[@]}" "$@"
 }
 
-# __handwash_untrapped SIGNAL: is there no trap on it? If there is, `__handwash_trap` is what `trap -p` says.
-# A trap to list makes the write to /dev/full fail: in most shells that answers without a fork.
-function __handwash_untrapped {
-  __handwash_trap=
-  [[ -c /dev/full && ! -o posix ]] && \builtin trap -p "$1" 2>/dev/null >|/dev/full && \builtin return 0
-  __handwash_trap=$(\builtin trap -p "$1")
-  # In posix mode bash 5.2 lists a signal without a trap too, as a bare `-`.
-  case $__handwash_trap in '' | 'trap -- - '*) \builtin return 0 ;; esac
-  \builtin return 1
-}
-
 # __handwash_shielded WORDS…: runs WORDS so that Ctrl-C ends them and nothing else. In every bash a foreground program
 # that dies of SIGINT also ends the start-up file or trap that runs it, unless SIGINT is trapped.
 function __handwash_shielded {
@@ -157,7 +233,7 @@ function __handwash_leave {
   \builtin shift 2
   # Not a subshell (`exit &` counts, where BASH_SUBSHELL alone would not tell in every bash), and not a function or a
   # sourced file: held back there, it would run on after its `exit`. Nor where bash only explains or refuses.
-  if [[ ${BASHPID-$$} != "$$" || ${#FUNCNAME[@]} -ne 2 || -n ${__handwash_asked-} || $# -gt 1 || ${1-} == --help ]] ||
+  if [[ ${BASHPID-$$} != "$$" || ${#FUNCNAME[@]} -ne 3 || -n ${__handwash_asked-} || $# -gt 1 || ${1-} == --help ]] ||
     [[ ${HANDWASH_ON_EXIT-} == off ]] || __handwash_off; then
     if [[ $# -eq 0 ]]; then \builtin set -- "$__handwash_status"; fi
     \builtin "$__handwash_way" "$@"
@@ -165,7 +241,7 @@ function __handwash_leave {
   fi
   # The second attempt in a row leaves. In a row: on the next line of input, within a minute.
   \builtin printf -v __handwash_now '%(%s)T' -1
-  __handwash_line=${BASH_LINENO[1]}
+  __handwash_line=${BASH_LINENO[2]}
   if [[ -n $__handwash_held ]] && ((__handwash_now - ${__handwash_held%:*} <= 60)) &&
     ((__handwash_line - ${__handwash_held#*:} <= 1)); then
     __handwash_again=1
@@ -216,52 +292,28 @@ function __handwash_told {
   esac
 }
 
-# A person's own `exit` stays theirs, as alias or function. In posix mode a special builtin cannot be a function.
-# The `function` keyword: `exit() {` would be expanded where `exit` is an alias.
-if [[ ! -o posix ]]; then
-  if [[ -z ${BASH_ALIASES[exit]+set} ]] && ! \builtin declare -F exit >/dev/null; then
-    function exit { __handwash_leave exit "$?" "$@"; }
-  fi
-  if \builtin shopt -q login_shell &&
-    [[ -z ${BASH_ALIASES[logout]+set} ]] && ! \builtin declare -F logout >/dev/null; then
-    function logout { __handwash_leave logout "$?" "$@"; }
-  fi
-fi
+# --- late path --------------------------------------------------------------------------------------------------------
 
-# --- late path: Ctrl-D, a closed terminal, exit in a function or sourced file -----------------------------------------
-
-# Returns the $? it met, for the trap that follows it.
-function __handwash_late {
-  \builtin local __handwash_status="$?" __handwash_code=0
-  if [[ -z ${__handwash_asked-} && ${HANDWASH_ON_EXIT-} != off ]] && ! __handwash_off; then
-    __handwash_asked=1
-    if [[ -t 0 && -t 2 ]]; then
-      __handwash_shielded __handwash_late_eof
-    else
-      # The terminal is gone: nobody to ask, and a write to it would fail.
-      __handwash_run 10 leave hup </dev/null >/dev/null 2>&1 || \builtin :
-    fi
+# Called from the EXIT trap, if the gate has not asked.
+function __handwash_late_check {
+  if [[ ${HANDWASH_ON_EXIT-} == off ]] || __handwash_off; then \builtin return 0; fi
+  # A trap that follows may call `exit`: once is enough.
+  __handwash_asked=1
+  if [[ -t 0 && -t 2 ]]; then
+    __handwash_shielded __handwash_late_eof
+  else
+    # The terminal is gone: nobody to ask, and a write to it would fail.
+    __handwash_run 10 leave hup </dev/null >/dev/null 2>&1 || \builtin :
   fi
-  \builtin return "$__handwash_status"
 }
 
 function __handwash_late_eof {
+  \builtin local __handwash_code=0
   __handwash_run 3600 leave eof >&2 || __handwash_code=$?
   __handwash_told "$__handwash_code"
 }
 
-# An EXIT trap set before is read back, and run after ours with the same $?: in the else branch $? is that of the
-# condition, and a condition may fail under `set -e`. Only where there is one does this cost the fork.
-if __handwash_untrapped EXIT; then
-  \builtin trap '\__handwash_late' EXIT
-else
-  __handwash_trap=${__handwash_trap#trap -- }
-  \builtin eval "__handwash_earlier=${__handwash_trap% EXIT}"
-  \builtin trap 'if \__handwash_late; then \builtin eval "${__handwash_earlier-}"
-    else \builtin eval "${__handwash_earlier-}"; fi' EXIT
-fi
-
-# --- banner: once per login and once per job --------------------------------------------------------------------------
+# --- banner -----------------------------------------------------------------------------------------------------------
 
 # __handwash_say KEY VALUES…: a piece of the first line. The values may come from somebody else: no control character,
 # no unheard-of length.
@@ -274,29 +326,17 @@ function __handwash_say {
   \builtin printf "$__handwash_format" "$@" >&2
 }
 
-# __handwash_greet: the first line, said before any program starts, then `handwash banner`.
+# The first line, said before any program starts, then `handwash banner`.
 function __handwash_greet {
-  \builtin local __handwash_host="${HOSTNAME-}" __handwash_job="${SLURM_JOB_ID-}" __handwash_stat='' __handwash_mark
-  __handwash_host=${__handwash_host%%.*}
-  # The controlling terminal is the fifth field after the program's name: known without a fork.
-  \builtin read -r -d '' __handwash_stat 2>/dev/null </proc/self/stat || \builtin :
-  __handwash_stat=${__handwash_stat##*') '}
-  __handwash_stat=${__handwash_stat#* * * * }
-  __handwash_mark=$__handwash_host:$__handwash_job:${__handwash_stat%% *}
-  # Nested shells have the same mark. In a pane of tmux or screen, and on a second terminal of the same job, only the
-  # terminal differs.
-  case ${HANDWASH_SHOWN-} in
-    "$__handwash_mark") \builtin return 0 ;;
-    "${__handwash_mark%:*}":*) [[ -z ${TMUX-}${STY-}$__handwash_job ]] || \builtin return 0 ;;
-  esac
   \builtin export HANDWASH_SHOWN="$__handwash_mark" 2>/dev/null || \builtin :
-
-  if [[ -z $__handwash_job ]]; then
-    __handwash_say plain "$__handwash_host"
+  \builtin set -- "${HOSTNAME-}"
+  \builtin set -- "${1%%.*}"
+  if [[ -z ${SLURM_JOB_ID-} ]]; then
+    __handwash_say plain "$1"
   elif [[ -n ${SLURMD_NODENAME-} ]]; then
-    __handwash_say node "$__handwash_host" "$__handwash_job" "$SLURMD_NODENAME"
+    __handwash_say node "$1" "$SLURM_JOB_ID" "$SLURMD_NODENAME"
   else
-    __handwash_say allocation "$__handwash_host" "$__handwash_job"
+    __handwash_say allocation "$1" "$SLURM_JOB_ID"
   fi
   if [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then
     __handwash_say devices "$CUDA_VISIBLE_DEVICES"
@@ -304,12 +344,15 @@ function __handwash_greet {
     __handwash_say hidden ''
   fi
   \builtin printf '\n' >&2
-
   [[ ${HANDWASH_BANNER-} == line ]] || __handwash_shielded __handwash_run 1 banner </dev/null >&2
 }
 
-[[ ${HANDWASH_BANNER-} == off ]] || __handwash_greet
-[[ -n $__handwash_allexport ]] && \builtin set -a
-\builtin unset -f __handwash_greet __handwash_say
-\builtin unset -v __handwash_allexport __handwash_trap
+__handwash_complete=1
+# Last, so that Ctrl-C during the banner finds everything in place.
+[[ ${__handwash_reading-} == "$$" ]] || __handwash_greet
+if [[ -n ${__handwash_allexport-} ]]; then
+  \builtin export -n __handwash_python 2>/dev/null
+  \builtin unset -v __handwash_allexport
+  \builtin set -a
+fi
 \builtin :

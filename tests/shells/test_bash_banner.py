@@ -103,13 +103,14 @@ def test_once_per_login_and_once_per_job(somebody: Person) -> None:
 
 
 def mark(somebody: Person, **env: str) -> str:
+    """The mark of another terminal that stays open."""
     terminal = somebody.shell(HANDWASH_BANNER="line", **env)
     return terminal.run("echo $HANDWASH_SHOWN").strip()
 
 
 def test_a_second_terminal_that_inherits_the_mark(somebody: Person) -> None:
     seen = mark(somebody)
-    assert re.fullmatch(rf"{re.escape(HOST)}::\d+", seen)
+    assert re.fullmatch(rf"{re.escape(platform.node())}::\d+", seen)
     assert somebody.shell(HANDWASH_SHOWN=seen).greeting != "", "another terminal outside any job"
     assert somebody.shell(HANDWASH_SHOWN=seen, TMUX="/tmp/tmux-0/default,1,0").greeting == ""
     assert somebody.shell(HANDWASH_SHOWN=seen, STY="1.pts").greeting == ""
@@ -117,6 +118,19 @@ def test_a_second_terminal_that_inherits_the_mark(somebody: Person) -> None:
     in_job = mark(somebody, SLURM_JOB_ID="42")
     assert somebody.shell(HANDWASH_SHOWN=in_job, SLURM_JOB_ID="42").greeting == "", "a terminal of the same job"
     assert somebody.shell(HANDWASH_SHOWN=in_job, SLURM_JOB_ID="43").greeting != ""
+
+
+@pytest.mark.parametrize("odd", ["", "::", "x", "%s:%s:%s", f"{platform.node()}::", f"{platform.node()}::../1", "$(x)"])
+def test_an_odd_mark_is_another_mark(somebody: Person, odd: str) -> None:
+    terminal = somebody.shell(HANDWASH_BANNER="line", HANDWASH_SHOWN=odd)
+    assert terminal.greeting == f"handwash: {HOST}: no job in this shell\r\n"
+
+
+def test_quiet_in_a_shell_that_replaces_the_one_that_showed_it(somebody: Person) -> None:
+    terminal = somebody.shell()
+    assert terminal.run("exec bash") == ""
+    assert terminal.run("bash") == ""
+    assert banners(somebody) == 1
 
 
 def test_the_mark_is_the_only_export(somebody: Person) -> None:

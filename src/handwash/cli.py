@@ -69,6 +69,8 @@ def main(argv: Sequence[str]) -> int:
         return Exit.INTERRUPTED
     except Exception as error:
         return _fault(error)
+    finally:
+        render.settle()
 
 
 def _main(argv: list[str]) -> int:

@@ -101,12 +101,28 @@ def say(line: str = "", stream: TextIO | None = None) -> None:
         target.write(line + "\n")
         target.flush()
     except OSError:
-        # The interpreter would try again at its own end, complain, and exit with 120 whatever the verdict was.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, target.fileno())
-        os.close(null)
+        _silence(target)
     except ValueError:
         pass
+
+
+def _silence(stream: TextIO) -> None:
+    """The interpreter would try again at its own end, complain, and exit with 120 whatever the verdict was."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+def settle() -> None:
+    """Writes out what others have printed (argparse its help), as forgiving as `say`."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            _silence(stream)
+        except ValueError:
+            pass
 
 
 def warn(line: str) -> None:

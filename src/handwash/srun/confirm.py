@@ -19,7 +19,7 @@ PATIENCE = 30.0
 ASK_TIMEOUT = 6.0
 # srun has ended and its job is still held: something keeps it. Looked at this often before it is ended by force.
 TRIES_BEFORE_CANCEL = 3
-UNKNOWN_TRIES = 2
+UNKNOWN_TRIES = 1
 
 
 @frozen

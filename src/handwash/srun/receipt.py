@@ -78,10 +78,10 @@ def duration(seconds: float) -> str:
 def say(*clauses: str, about: str = "") -> None:
     """One line on standard error, about a job if it is; a closed terminal is no error."""
     head = f"handwash: {about}: " if about else "handwash: "
-    text = head + "; ".join(clause for clause in clauses if clause) + "\n"
+    text = head + "; ".join(clause for clause in clauses if clause)
     # Words of Slurm's commands are in it: nothing in them may steer the terminal.
-    safe = "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
+    safe = "".join(letter if letter.isprintable() else "?" for letter in text)
     try:
-        os.write(2, safe.encode("utf-8", "replace"))
+        os.write(2, f"{safe}\n".encode("utf-8", "replace"))
     except OSError:
         pass

@@ -1,0 +1,201 @@
+"""Whoever of the chain is killed, nothing of the session stays, and nobody else is touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.slurm.bystanders import bystanders
+from tests.testbed import processes
+from tests.testbed.cluster import Cluster
+from tests.testbed.processes import wait_until
+
+from handwash.teardown import identity, tree
+
+pytestmark = pytest.mark.usefixtures("handwash_venv")
+
+# Six escapees, one of which ignores TERM, below a script that goes on.
+SCRIPT = (
+    "leaky.sh; (trap '' TERM; exec setsid sleep 110.6 >/dev/null 2>&1) & "
+    "until grep -qx 110.6 <(tr '\\0' '\\n' </proc/$!/cmdline 2>/dev/null); do sleep 0.02; done; echo up; sleep 110.7"
+)
+ESCAPEES = [f"110.{number}" for number in range(1, 8)]
+
+
+@pytest.fixture(autouse=True)
+def everybody_else_survives(cluster: Cluster, handwash_venv: Path) -> Iterator[None]:
+    with bystanders(cluster):
+        yield
+
+
+class Session:
+    """A running safe-srun with its processes by name."""
+
+    def __init__(self, cluster: Cluster, **env: str) -> None:
+        self.cluster = cluster
+        self.child = cluster.popen(
+            ["safe-srun", "-w", "n1", "bash", "-c", SCRIPT], user="alice", stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env={"HANDWASH_GRACE": "1", **env},
+        )  # fmt: skip
+        assert self.child.stdout is not None
+        for line in self.child.stdout:
+            if line == "up\n":
+                break
+        assert len(self.escapees()) == len(ESCAPEES)
+        safe = self.child.pid
+        tasks = self.by_script("task.py")
+        self.members = {
+            "safe-srun": [safe],
+            "srun": [pid for pid in tree.children(safe) or [] if processes.program(pid) == "srun"],
+            "keeper": [pid for pid in self.by_script("entry.py") if pid != safe],
+            "guardian": [pid for pid in tasks if identity.read(pid).ppid == 1],
+            "outer": [pid for pid in tasks if identity.read(pid).ppid not in (1, *tasks)],
+            "inner": [pid for pid in tasks if identity.read(pid).ppid in tasks],
+        }
+        assert all(len(pids) == 1 for pids in self.members.values()), self.members
+
+    def by_script(self, name: str) -> list[int]:
+        return [
+            pid
+            for pid in self.cluster.processes("alice")
+            if any(word.endswith(f"/handwash/srun/{name}") for word in processes.arguments(pid)[:5])
+            and processes.program(pid) != "srun"
+        ]
+
+    def escapees(self) -> list[int]:
+        return [
+            pid
+            for pid in self.cluster.processes("alice")
+            if processes.arguments(pid)[1:2] and processes.arguments(pid)[1] in ESCAPEES
+        ]
+
+    def kill(self, *names: str) -> None:
+        for name in names:
+            for pid in self.members[name]:
+                os.kill(pid, signal.SIGKILL)
+
+    def is_over(self, limit: float = 25.0) -> None:
+        """Nothing of it runs, and its job has left the queue."""
+        assert wait_until(lambda: not self.escapees(), limit)
+        _out, self.errors = self.child.communicate(timeout=40)
+        ours = [*self.by_script("task.py"), *self.by_script("entry.py")]
+        assert wait_until(lambda: not [pid for pid in ours if processes.identity(pid)], 15)
+        assert wait_until(lambda: [row.name for row in self.cluster.jobs()] == ["bystander"], 15)
+
+    def outcome(self) -> str:
+        import json
+
+        done = self.cluster.run(["handwash", "sessions", "--json"], user="alice")
+        return json.loads(done.stdout)["items"][0]["outcome"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("safe-srun",),
+        ("srun",),
+        ("safe-srun", "srun"),
+        ("outer",),
+        ("inner",),
+        ("outer", "inner"),
+        ("outer", "inner", "safe-srun"),
+    ],
+    ids="+".join,
+)
+def test_killed(cluster: Cluster, names: tuple[str, ...]) -> None:
+    session = Session(cluster)
+    session.kill(*names)
+    session.is_over()
+    assert session.child.returncode in (137, -signal.SIGKILL)
+    assert session.outcome() == "clean"
+    if "safe-srun" not in names:
+        assert "the job has left the queue" in session.errors or "the job was cancelled" in session.errors
+
+
+@pytest.mark.parametrize("name", ["keeper", "guardian"])
+def test_a_watcher_killed_changes_nothing_while_the_others_live(cluster: Cluster, name: str) -> None:
+    """The command goes on, and the end is as clean as ever; without the guardian's word it is not called confirmed."""
+    session = Session(cluster)
+    session.kill(name)
+    sleeper = next(pid for pid in session.escapees() if processes.arguments(pid)[1] == "110.7")
+    os.kill(sleeper, signal.SIGTERM)
+    session.is_over()
+    assert session.child.returncode == 143
+    assert "the job has left the queue" in session.errors
+    if name == "guardian" and cluster.proctrack != "cgroup":
+        assert session.outcome() == "unconfirmed"
+        assert "no word from 1 node" in session.errors
+    else:
+        assert session.outcome() == "clean"
+
+
+def test_scancel_and_slurmstepd(cluster: Cluster) -> None:
+    """Killed with its slurmstepd, the step's processes end all the same."""
+    session = Session(cluster)
+    parent = identity.read(session.members["outer"][0]).ppid
+    assert processes.program(parent) == "slurmstepd"
+    os.kill(parent, signal.SIGKILL)
+    session.kill("outer", "inner")
+    assert wait_until(lambda: not session.escapees(), 25)
+    session.cluster.run(["scancel", "--name=bash", "--user", cluster.users[0]], user="alice")
+    session.child.communicate(timeout=60)
+    assert wait_until(lambda: [row.name for row in cluster.jobs()] == ["bystander"], 60)
+
+
+def fake_squeue(cluster: Cluster, script: str) -> dict[str, str]:
+    """An environment in which safe-srun finds this squeue."""
+    folder = cluster.home("alice") / "fake"
+    folder.mkdir(exist_ok=True)
+    (folder / "squeue").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "squeue").chmod(0o755)
+    return {"PATH": f"{folder}:{cluster.env('alice')['PATH']}"}
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exec sleep 60", "squeue did not answer in time"),
+        ("exit 1", "squeue failed with exit code 1"),
+        ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 0", "Unable to contact"),
+        ("printf '1:RUN\\033[31mNING\\n'", "could not be read"),
+    ],
+    ids=["hangs", "fails", "error-with-exit-0", "escape-sequence"],
+)
+def test_squeue_that_cannot_be_believed(cluster_pgid: Cluster, script: str, said: str) -> None:
+    """The command's code and the teardown are the same, the receipt says that it could not tell, in bounded time."""
+    begun = time.monotonic()
+    done = cluster_pgid.run(["safe-srun", "leaky.sh", "4"], user="alice", env=fake_squeue(cluster_pgid, script))
+    assert time.monotonic() - begun < 20
+    assert done.returncode == 4
+    assert not [line for line in done.stdout.splitlines() if processes.identity(int(line.split()[1]))]
+    assert "could not tell whether the job has left the queue" in done.stderr
+    assert said in done.stderr and "\033" not in done.stderr
+    assert "has left the queue;" not in done.stderr
+    assert cluster_pgid.wait_no_jobs()
+
+
+@pytest.fixture
+def no_state(cluster_pgid: Cluster) -> Iterator[None]:
+    home = cluster_pgid.home("alice")
+    kept = home / ".local-kept"
+    if (home / ".local").exists():
+        (home / ".local").rename(kept)
+    (home / ".local").write_text("in the way")
+    yield
+    (home / ".local").unlink()
+    if kept.exists():
+        kept.rename(home / ".local")
+
+
+def test_a_state_folder_that_cannot_be_written_costs_the_record_only(cluster_pgid: Cluster, no_state: None) -> None:
+    """Teardown and exit code are the same; without the nodes' words nothing is called confirmed."""
+    done = cluster_pgid.run(["safe-srun", "leaky.sh", "4"], user="alice")
+    assert done.returncode == 4
+    assert not [line for line in done.stdout.splitlines() if processes.identity(int(line.split()[1]))]
+    assert "no word from 1 node" in done.stderr
+    assert "the job has left the queue" in done.stderr

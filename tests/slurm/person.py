@@ -25,6 +25,7 @@ class Person:
             **cluster.env(user),
             "TERM": "xterm",
             "HANDWASH_BANNER": "off",
+            "HANDWASH_GRACE": "1",
             # Debian's /etc/bash.bashrc would set another prompt.
             "PROMPT_COMMAND": "",
             **env,
@@ -35,9 +36,8 @@ class Person:
         (self.home / ".inputrc").write_text("set enable-bracketed-paste off\nset bell-style none\n")
         for name in (".bashrc", ".inputrc"):
             shutil.chown(self.home / name, cluster.account(user).pw_uid)
-        v = type(cluster).shared_venv
-        h = next(v.glob("lib/*/site-packages/handwash/shellhooks/handwash.bash"))
-        with open(self.home / ".bashrc", "a") as f: f.write(f"__handwash_python={v}/bin/python; . {h}\n")
+        done = cluster.run(["handwash", "install", "--shell", "bash"], user=user)
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def opens(self, *argv: str, expect_prompt: bool = True) -> Terminal:
         """A terminal, as ssh gives one, with bash or a command in it."""

@@ -112,3 +112,47 @@ def test_a_clean_session_is_not_asked(somebody: Person, bystanders: list[int]) -
     said = terminal.run("exit 3")
     assert "handwash" not in said
     assert terminal.status == 3
+
+
+def test_under_safe_srun_stay_then_leave_and_the_teardown_takes_the_rest(
+    somebody: Person, bystanders: list[int]
+) -> None:
+    terminal, job = somebody.in_job("safe-srun", "--gres=gpu:1", "-w", "n1")
+    pid = somebody.holds_gpu(terminal, "--ignore-term")
+    hidden = int(
+        terminal.run(
+            "env -i setsid -f sh -c 'echo $$ >hidden; exec sleep 110'; until [ -s hidden ]; do :; done; cat hidden; rm hidden"
+        )
+    )
+    terminal.child.sendline("exit 5")
+    terminal.child.expect(QUESTION)
+    warning = str(terminal.child.before)
+    row = next(line for line in warning.splitlines() if line.strip().startswith(str(pid)))
+    assert "hold_gpu.py" in row and "7.0 GiB" in row and "this session" in row and "ends with the job" in row
+    assert any(line.strip().startswith(str(hidden)) and "this session" in line for line in warning.splitlines()), (
+        warning
+    )
+    terminal.child.sendline("s")
+    terminal.prompt()
+    assert alive(pid) and alive(hidden)
+    terminal.run("true")
+    terminal.child.sendline("exit 5")
+    terminal.child.expect(QUESTION)
+    terminal.child.sendline("l")
+    said = terminal.prompt()
+    assert terminal.status == 5
+    assert not alive(pid) and not alive(hidden)
+    assert f"job {job}: " in said and "the job has left the queue" in said
+    assert job not in [row.id for row in somebody.cluster.jobs()]
+
+
+def test_under_safe_srun_clean_up(somebody: Person, bystanders: list[int]) -> None:
+    terminal, _job = somebody.in_job("safe-srun", "--gres=gpu:1", "-w", "n1")
+    pid = somebody.holds_gpu(terminal)
+    terminal.child.sendline("exit")
+    terminal.child.expect(QUESTION)
+    terminal.child.sendline("c")
+    said = terminal.prompt()
+    assert terminal.status == 0
+    assert "from 7.0 GiB to 0 MiB" in said and "the job has left the queue" in said
+    assert not alive(pid)

@@ -98,8 +98,9 @@ class Gpu:
 class Process:
     """One process of this node. (`pid`, `start_ticks`) is its identity within one boot (proc(5), field 22 of stat).
 
-    `devices`: accelerator device files it holds open; `computes`: as a program with a context on one does, not a monitor. `gpus`: the indices of the GPUs that it holds by either look.
-    `job`, `session`: whose it is by `attributed_by` (cgroup, environment, allocation, record, ancestry). `terminal`: it has one.
+    `devices`: accelerator device files it holds open; `computes`: as a program with a context on one does, not a monitor.
+    `gpus`: the indices of the GPUs that it holds by either look. `terminal`: its controlling terminal, 0 for none.
+    `job`, `session`: whose it is by `attributed_by` (cgroup, environment, allocation, record, ancestry).
     """
 
     pid: int

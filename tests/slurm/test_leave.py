@@ -37,7 +37,7 @@ def bystanders(cluster: Cluster) -> Iterator[list[int]]:
     def workers() -> list[int]:
         return [pid for pid in cluster.processes("alice") if Path(f"/proc/{pid}/comm").read_text() == "sleep\n"]
 
-    until(lambda: workers(), "the second job has no process")
+    until(workers, "the second job has no process")
     pids = [*workers(), other.pid]
     yield pids
     lost = [pid for pid in pids if not alive(pid)]

@@ -91,7 +91,9 @@ def look() -> dict[str, Any]:
     except nvml.NVMLError as error:
         raise _no_answer(error) from None
     except OSError:
-        raise CouldNotTell(_("The NVIDIA driver's library ({library}) cannot be loaded.").format(library=LIBRARY)) from None
+        raise CouldNotTell(
+            _("The NVIDIA driver's library ({library}) cannot be loaded.").format(library=LIBRARY)
+        ) from None
     if not 0 <= count <= _MOST_GPUS:
         raise CouldNotTell(_("The NVIDIA driver's answer makes no sense: {count} GPUs.").format(count=count))
     try:

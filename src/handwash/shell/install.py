@@ -56,7 +56,7 @@ def install(*, shell: str | None = None, dry_run: bool = False, out: Out) -> int
     if code == 0 and not dry_run:
         out(
             _("The next {shell} has the hook. For this one, type: {command}").format(
-                shell=row.name, command=f". {hook}"
+                shell=row.name, command=f". {changes[0].path}"
             )
         )
     return code
@@ -135,7 +135,8 @@ def _difference(change: Change) -> list[str]:
     import difflib
 
     def lines(content: bytes | None) -> list[str]:
-        return [] if content is None else content.decode("utf-8", "surrogateescape").split("\n")
+        text = "" if content is None else content.decode("utf-8", "surrogateescape")
+        return text.removesuffix("\n").split("\n") if text else []
 
     before = "/dev/null" if change.old is None else change.path
     after = "/dev/null" if change.new is None else change.path

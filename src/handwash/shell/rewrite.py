@@ -32,7 +32,7 @@ def replace(path: str, old: bytes | None, new: bytes | None) -> str | None:
     Raises OSError; the file is then as it was.
     """
     backup = None
-    if old is not None:
+    if old is not None and new is not None:
         backup = path + BACKUP
         _write_beside(backup, old, like=os.stat(path))
     target = os.path.realpath(path)

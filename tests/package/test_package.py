@@ -181,7 +181,7 @@ def test_tables_come_out(venv: Path, tmp_path: Path) -> None:
 def test_the_hook_is_found(venv: Path) -> None:
     """What `handwash init bash` prints leads to the hook file of this installation."""
     shown = must(venv / "bin" / "handwash", "init", "bash")
-    found = re.findall(r"[^\s'\"]*shellhooks/handwash\.bash", shown)
+    found = re.findall(r"/[^\s'\"]*/shellhooks/handwash\.bash", shown)
     assert found and all(Path(path).is_file() for path in found), shown
 
 

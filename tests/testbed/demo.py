@@ -159,7 +159,7 @@ def plain_run(
             wait_until(lambda: child.poll() is not None, 3)
             claim(
                 state() == "RUNNING",
-                "the script has ended, and 3 s later its job is still RUNNING: the GPU is billed on",
+                "3 s after the script's end its job is still RUNNING, its GPU still billed",
             )
         else:
             child.wait(20)

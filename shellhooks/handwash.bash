@@ -261,7 +261,7 @@ function __handwash_leave {
     fi
   elif [[ -z $__handwash_trying ]]; then
     __handwash_trying=1
-    __handwash_run 10 leave "$__handwash_way" --again >&2 || __handwash_code=$?
+    __handwash_run 60 leave "$__handwash_way" --again >&2 || __handwash_code=$?
     __handwash_trying=
   fi
   __handwash_told "$__handwash_code"
@@ -299,11 +299,11 @@ function __handwash_late_check {
   if [[ ${HANDWASH_ON_EXIT-} == off ]] || __handwash_off; then \builtin return 0; fi
   # A trap that follows may call `exit`: once is enough.
   __handwash_asked=1
-  if [[ -t 0 && -t 2 ]]; then
+  if [[ -t 0 ]]; then
     __handwash_shielded __handwash_late_eof
   else
     # The terminal is gone: nobody to ask, and a write to it would fail.
-    __handwash_run 10 leave hup </dev/null >/dev/null 2>&1 || \builtin :
+    __handwash_run 60 leave hup </dev/null >/dev/null 2>&1 || \builtin :
   fi
 }
 

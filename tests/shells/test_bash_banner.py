@@ -50,6 +50,8 @@ def test_first_line_then_the_program_with_its_output_on_stderr(somebody: Person)
             {"HANDWASH_LANG": "zh_CN", "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n2", "CUDA_VISIBLE_DEVICES": "3"},
             "handwash：HOST：作业 7，在它的计算节点 n2 上；CUDA_VISIBLE_DEVICES=3",
         ),
+        ({"LC_ALL": "C", "HANDWASH_LANG": "zh"}, "handwash：HOST：此 shell 不在任何作业里"),
+        ({"LC_ALL": "POSIX"}, "handwash: HOST: no job in this shell"),
         ({"HANDWASH_LANG": "zh", "SLURM_JOB_ID": "7"}, "handwash：HOST：作业 7 的分配 shell，仍在这台机器上"),
         (
             {"SLURM_JOB_ID": "4\x1b[31m2", "SLURMD_NODENAME": "%s%n\x07", "CUDA_VISIBLE_DEVICES": "\x9b1m"},

@@ -169,6 +169,31 @@ def test_ctrl_d_with_text_on_the_line_keeps_its_meaning(somebody: Person) -> Non
     assert somebody.tree.said() == []
 
 
+@pytest.mark.parametrize("option", ["IGNOREEOF=1", "set -o ignoreeof"])
+def test_ignoreeof_spares_the_first_ctrl_d(somebody: Person, option: str) -> None:
+    quiet(somebody)
+    terminal = somebody.shell()
+    terminal.run(option)
+    terminal.child.sendeof()
+    assert 'Use "exit" to leave the shell.' in terminal.prompt()
+    assert somebody.tree.said() == []
+    terminal.child.sendline("exit")
+    terminal.ends()
+    assert somebody.tree.said() == ["leave exit"]
+
+
+def test_ctrl_d_with_stderr_elsewhere_still_has_a_person(somebody: Person) -> None:
+    quiet(somebody)
+    terminal = somebody.shell()
+    # The prompt goes there too.
+    terminal.child.sendline("exec 2>errors")
+    until((somebody.home / "errors").exists, "stderr was not redirected")
+    terminal.child.sendeof()
+    terminal.ends()
+    assert somebody.tree.said() == ["leave eof"]
+    assert somebody.tree.calls()[0]["ttys"] == [True, False, False]
+
+
 def test_a_closed_terminal_is_told_once_without_a_terminal(somebody: Person) -> None:
     quiet(somebody)
     terminal = somebody.shell()

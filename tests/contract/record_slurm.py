@@ -22,6 +22,7 @@ JOBS = {
     "gpus-per-node": ["--gpus-per-node=1", "-N2"],
     "gpus-per-task": ["--gpus-per-task=1", "-n2"],
     "no-gpu": ["--time=1-02:03"],
+    "exclusive": ["--exclusive", "--gres=gpu:1"],
     "array": ["--array=1-5%2", "--gres=gpu:1"],
     "held-array": ["--array=0-99:3", "--hold"],
     "het": ["-N1", "--gres=gpu:1", ":", "-N1"],
@@ -50,7 +51,7 @@ def batch(cluster: Cluster, words: list[str]) -> Iterator[None]:
 def main() -> None:
     """Writes one file for each recording."""
     # Heterogeneous jobs are started by the backfill scheduler alone, every 30 s by default.
-    with Cluster("linuxproc", settings=["SchedulerParameters=bf_interval=1"]) as cluster:
+    with Cluster("linuxproc", settings=["SchedulerParameters=bf_interval=1", "FirstJobId=1"]) as cluster:
         uid = cluster.uids[cluster.users[0]]
         argv = slurm.squeue_argv(uid)
 

@@ -52,6 +52,7 @@ SCHEDULERS = {
             "gpus-per-node": [Expected("3", gpus=2, nodes=("n1", "n2"))],
             "gpus-per-task": [Expected("4", gpus=2)],
             "no-gpu": [Expected("5", limit_s=86400 + 2 * 3600 + 180)],
+            "exclusive": [Expected("6", gpus=None)],
             "array": [
                 Expected("7_[3-5%2]", "PENDING", gpus=1, nodes=(), limit_s=None),
                 Expected("7_1", gpus=1),

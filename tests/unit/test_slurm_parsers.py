@@ -23,6 +23,7 @@ COLUMNS = {
     "tres-per-node": "N/A",
     "tres-per-socket": "N/A",
     "tres-per-task": "N/A",
+    "OverSubscribe": "OK",
     "Partition": "main",
     "NodeList": "n1",
     "Name": "wrap",
@@ -236,6 +237,11 @@ def test_times_and_numbers_never_fail(text: str) -> None:
         ({"tres_per_node": "gres:mps:50"}, 0),
         ({"tres_alloc": "gres/gpu=1,gres/shard=4"}, 1),
         ({}, 0),
+        # Whole nodes: all their GPUs, which only the accounting counts.
+        ({"OverSubscribe": "NO", "tres_per_node": "gres:gpu:1"}, None),
+        ({"OverSubscribe": "NO"}, None),
+        ({"OverSubscribe": "NO", "tres_alloc": "gres/gpu=8", "tres_per_node": "gres:gpu:1"}, 8),
+        ({"OverSubscribe": "YES", "tres_per_node": "gres:gpu:1"}, 1),
         # What cannot be multiplied out is unknown.
         ({"tres_per_socket": "gres:gpu:1"}, None),
         ({"tres_per_node": "gres:gpu:1", "NumNodes": "N/A"}, None),

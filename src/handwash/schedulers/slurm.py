@@ -30,6 +30,7 @@ _COLUMNS = (
     "tres-per-node",
     "tres-per-socket",
     "tres-per-task",
+    "OverSubscribe",
     "Partition",
     "NodeList",
     "Name",
@@ -133,11 +134,14 @@ def count_gpus(row: dict[str, str], nodes: int | None, tasks: int | None) -> int
     """GPUs that a job holds. What was allocated counts before what was asked for (`--exclusive` takes whole nodes).
 
     `tres-alloc` names GPUs only where the site accounts for them (AccountingStorageTRES=gres/gpu); else the request is
-    multiplied out. None where it cannot be: GPUs per socket, a count that does not parse.
+    multiplied out. None where it cannot be: a whole node's GPUs, GPUs per socket, a count that does not parse.
     """
     allocated = gpus_in(row["tres-alloc"])
     if allocated != 0:
         return allocated
+    if row["OverSubscribe"] == "NO":
+        # --exclusive, or a partition that gives whole nodes: all their GPUs, however many were asked for (22.05).
+        return None
     total = gpus_in(row["tres-per-job"])
     if total != 0:
         return total

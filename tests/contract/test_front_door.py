@@ -339,7 +339,7 @@ def test_a_reader_that_goes_away(world: World, words: str) -> None:
     "env",
     [
         {"HOME": None, "XDG_STATE_HOME": "/dev/null"},
-        {"HOME": "/nonexistent"},
+        {"HOME": "/dev/null/nowhere"},
         {"HOME": "relative", "XDG_STATE_HOME": "/dev/null"},
         {"HOME": "/dev/null"},
         {"XDG_STATE_HOME": "/proc", "XDG_CONFIG_HOME": "/dev/null"},

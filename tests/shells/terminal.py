@@ -127,6 +127,15 @@ class Terminal:
         self.child.sendline(line)
         return self.prompt().partition("\r\n")[2]
 
+    def leave(self, how: str, status: int) -> None:
+        """Goes, with that status: `exit` by the command, `eof` by Ctrl-D at the next prompt."""
+        if how == "exit":
+            self.child.sendline(f"exit {status}")
+            return
+        # Typed ahead, the Ctrl-D would be the running command's.
+        self.run(f"(exit {status})")
+        self.child.sendeof()
+
     def ends(self) -> int:
         """Waits until the shell has ended; its status, a signal as 128+n."""
         self.rest = str(self.child.read())

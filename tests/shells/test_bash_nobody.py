@@ -150,10 +150,13 @@ def test_screen_window(somebody: Person) -> None:
     folder.mkdir(mode=0o700)
     seen = somebody.shell(HANDWASH_BANNER="line").run("echo $HANDWASH_SHOWN").strip()
     env = {"SCREENDIR": str(folder), "HANDWASH_SHOWN": seen}
-    terminal = somebody.opens([screen, "-S", "s", BASH, "-l"], **env)
-    assert "handwash" not in terminal.greeting
+    terminal = somebody.opens([screen, "-S", "s", BASH, "-l"], expect_prompt=False, **env)
+    # screen may move the cursor after the prompt.
+    terminal.child.expect_exact("[0]> ")
+    assert "handwash" not in str(terminal.child.before)
     terminal.child.sendline("(exit 4)")
-    terminal.child.send("\x04")
+    terminal.child.expect_exact("[4]> ")
+    terminal.child.sendeof()
     terminal.ends()
     assert somebody.tree.said() == ["leave eof"]
 

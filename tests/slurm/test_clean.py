@@ -50,6 +50,24 @@ def test_one_that_ignores_term(cluster_linuxproc: Cluster) -> None:
         processes.send(who, 9)
 
 
+def test_one_that_starts_another(cluster_linuxproc: Cluster) -> None:
+    """What appears while the others end has not been agreed to: it is told, and ended when asked again."""
+    cluster = cluster_linuxproc
+    agent = "trap 'setsid sleep 104.2 </dev/null >/dev/null 2>&1 & exit' TERM; sleep 104.1 & wait"
+    script = f'bash -c "{agent}" </dev/null >/dev/null 2>&1 & echo $!'
+    pid = int(cluster.run(["srun", "bash", "-c", script], user="alice", check=True).stdout)
+    try:
+        assert cluster.wait_no_jobs(20)
+        assert wait_until(lambda: len(cluster.processes("alice")) == 2, 10)
+        code, answer = ask(cluster, "handwash", "clean", "--yes")
+        (new,) = cluster.processes("alice")
+        assert code == 1 and pid in answer["ended"] and answer["left"] == [{"pid": new, "why": "new"}]
+        assert ask(cluster, "handwash", "clean", "--yes")[0] == 0
+        assert not cluster.processes("alice")
+    finally:
+        processes.end_all(lambda: cluster.processes("alice"))
+
+
 def test_into_a_closed_pipe(cluster_linuxproc: Cluster) -> None:
     """The reader goes away before the first line: what was agreed is done all the same."""
     cluster = cluster_linuxproc

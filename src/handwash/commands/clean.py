@@ -7,6 +7,7 @@ import sys
 from handwash import answers, judge, render, survey, tell, world
 from handwash.cli import Exit
 from handwash.config import Config
+from handwash.frozen import replace
 from handwash.messages import _, ngettext
 from handwash.model import Judged, Survey, Unknown
 from handwash.render import harmless
@@ -64,10 +65,18 @@ def clean(
             answers.show(_json(None, seen, seen))
         return Exit.FOUND
     outcome, after = _end(settings, seen, targets)
+    if not pids and session is None:
+        # An agent can have started new workers while its old ones ended: those nobody has agreed to, so they are told.
+        verdict = judge.judge(survey.take(settings.deadline), world.uid(), world.now())
+        known = {pid for pid, _why in outcome.left}
+        new = tuple((one.process.pid, "new") for one in verdict.leftovers if one.process.pid not in known)
+        outcome = replace(outcome, left=outcome.left + new)
     if as_json:
         answers.show(_json(outcome, seen, after))
     else:
         _report(outcome, seen, after, sys.stdout)
+        if any(why == "new" for _pid, why in outcome.left):
+            tell.summary(verdict)
     if outcome.left:
         return Exit.FOUND
     return Exit.UNKNOWN if verdict.unknown and not pids and session is None else Exit.CLEAN
@@ -179,6 +188,8 @@ def _report(outcome: end.Outcome, before: Survey, after: Survey, stream: TextIO)
             stream,
         )
     for pid, why in outcome.left:
+        if why == "new":
+            continue  # in the summary that follows
         render.say(_("Still there: {pid} ({why}).").format(pid=pid, why=_why_left(why)), stream)
 
 

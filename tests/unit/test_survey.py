@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from handwash import left_behind, run, survey, world
 from handwash.frozen import replace
-from handwash.model import Job, Judged, Node, Process, Site, Survey, Unknown, Verdict
+from handwash.model import Gpu, GpuUse, Job, Judged, Node, Process, Site, Survey, Unknown, Verdict
 from handwash.schedulers import slurm
 from handwash.survey import jobs, node, processes, procfs
 
@@ -422,6 +422,22 @@ def test_process_tracking_is_remembered(cluster, tmp_path: Path, monkeypatch: py
     (tmp_path / "blocked").touch()
     cluster("exit 0", XDG_STATE_HOME=str(tmp_path / "blocked"))
     assert [jobs.proctrack(), count()] == ["cgroup", 9]
+
+
+# Who is on a GPU
+
+
+@pytest.mark.parametrize(("host", "by_driver"), [(True, (0, 1)), (False, (1,))])
+def test_the_drivers_numbers(host: bool, by_driver: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container they are the host's: whoever has the same number here is not taken for the one on the GPU."""
+    used = Gpu(
+        0, "a", "x", 1, 2, 0.0, False, 0, (GpuUse(50, 1, "compute"), GpuUse(51, 1, "compute")), True, "/dev/nvidia0"
+    )
+    held = Gpu(1, "b", "x", 1, 2, 0.0, False, 1, (), True, "/dev/nvidia1")
+    rows = [{"pid": 50, "devices": ("/dev/nvidia1",)}, {"pid": 51, "devices": ()}]
+    monkeypatch.setattr(procfs, "is_host_namespace", lambda: host)
+    found = survey._gpus_by_pid(rows, (used, held))
+    assert found[50] == {"gpus": by_driver} and (51 in found) == host
 
 
 # The whole

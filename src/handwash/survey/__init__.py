@@ -67,7 +67,9 @@ def _look_at_gpus() -> dict[str, Any]:
     seen = gpus.look()
     boot = world.boot_time()
     holders = []
-    for pid in sorted({use[0] for gpu in seen["gpus"] for use in gpu["uses"]}):
+    # In a container the driver's numbers are the host's, and mean somebody else here.
+    named = {use[0] for gpu in seen["gpus"] for use in gpu["uses"]} if procfs.is_host_namespace() else set()
+    for pid in sorted(named):
         uid = procfs.owner(pid)
         row = None if uid is None else processes.describe(pid, uid, boot)
         if row is not None:
@@ -86,9 +88,12 @@ def _look_at_processes() -> dict[str, Any]:
 
 
 def _gpus_by_pid(rows: list[dict[str, Any]], devices: tuple[Any, ...]) -> Mapping[int, Mapping[str, Any]]:
-    """The GPUs of each process by either look: the driver's lists, and the device files that it holds open."""
+    """The GPUs of each process by either look: the driver's lists, and the device files that it holds open.
+
+    In a container only the second counts: there the driver's numbers are not those of this /proc.
+    """
     found: dict[int, set[int]] = {}
-    for gpu in devices:
+    for gpu in devices if procfs.is_host_namespace() else ():
         for use in gpu.uses:
             found.setdefault(use.pid, set()).add(gpu.index)
     for row in rows:

@@ -74,6 +74,14 @@ def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
+def is_host_namespace() -> bool:
+    """Whether pids are the host's here, as a driver's are: PROC_PID_INIT_INO (include/linux/proc_ns.h)."""
+    try:
+        return os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
+    except OSError:
+        return False
+
+
 def owner(pid: int) -> int | None:
     """The real uid of a process, or None.
 

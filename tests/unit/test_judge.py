@@ -200,6 +200,17 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str, bool, str]
     "allocation shell, heavy child": (
         {**CHILD, **HEAVY, "job": "42"}, {"kind": "allocation-shell", "inside": "42", "step": None},
         "session", "survives", True, "leftover"),
+    # What bears the variables of an allocation, and never ran inside the job
+    "ended allocation, idle on the login node": (
+        {"job": "43", "attributed_by": "allocation"}, {"kind": "login"}, "login-work", "survives", False, "clean"),
+    "ended allocation, heavy on the login node": (
+        {"job": "43", "attributed_by": "allocation", **HEAVY}, {"kind": "login"},
+        "login-work", "survives", True, "leftover"),
+    "ended allocation, on a compute node": (
+        {"job": "43", "attributed_by": "allocation"}, {}, "no-job", "survives", True, "leftover"),
+    "living allocation, seen from another shell": (
+        {"job": "43", "attributed_by": "allocation", **HEAVY}, {"kind": "login", "jobs": (job("43"),)},
+        "living-job", "survives", False, "clean"),
     # A workstation
     "workstation, anything": (HEAVY, {"kind": "workstation"}, "no-job", "survives", False, "clean"),
     "workstation, on a GPU": (COMPUTES, {"kind": "workstation"}, "no-job", "survives", True, "leftover"),

@@ -216,6 +216,10 @@ def test_ancestry() -> None:
     assert {pid: row["job"] for pid, row in rows.items()} == {
         10: "42", 11: "42", 12: "42", 13: None, 20: None, 21: None, 30: "43"}  # fmt: skip
     assert rows[12]["attributed_by"] == "ancestry"
+    rows = rows_of((10, 1, "42", None), (11, 10, None, None), (12, 11, None, None))
+    rows[10]["attributed_by"] = "allocation"
+    processes._by_ancestry(rows)
+    assert {row["attributed_by"] for row in rows.values()} == {"allocation"}
 
 
 # Control groups

@@ -139,7 +139,9 @@ def _by_ancestry(rows: dict[int, dict[str, Any]]) -> None:
         while parent is not None and parent["pid"] not in seen:
             seen.add(parent["pid"])
             if row["job"] is None and parent["job"] is not None:
-                row.update(job=parent["job"], step=parent["step"], attributed_by=row["attributed_by"] or "ancestry")
+                # Below a shell that salloc gave, or a tmux started in one, a job's number means no more than it does there.
+                by = "allocation" if parent["attributed_by"] == "allocation" else row["attributed_by"] or "ancestry"
+                row.update(job=parent["job"], step=parent["step"], attributed_by=by)
             if row["session"] is None and parent["session"] is not None:
                 row.update(session=parent["session"], attributed_by=row["attributed_by"] or "ancestry")
             parent = rows.get(parent["ppid"])

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 from tests.slurm.bystanders import bystanders
 from tests.testbed import processes
@@ -242,3 +243,42 @@ def test_nobody_is_running_afterwards(any_cluster: Cluster) -> None:
     who = identity(child.pid)
     assert child.wait(20) == 0 and who and not running(who)
     assert wait_until(lambda: not any_cluster.processes("alice"), 5)
+
+
+def test_at_a_terminal_inside_a_job(cluster_linuxproc: Cluster) -> None:
+    """What a check is piped into is not the job's leftover; what runs in the background is."""
+    cluster = cluster_linuxproc
+    env = {**cluster.env("alice"), "TERM": "dumb", "PS1": "> "}
+    words = ["-w", "n1", "--pty", "bash", "--norc", "-i"]
+    shell = pexpect.spawn(
+        "srun", words, env=env, preexec_fn=cluster.become("alice"), encoding="utf-8", timeout=20, echo=False
+    )
+    try:
+        codes = []
+        for line in (
+            "handwash check | cat",
+            "handwash check | tee /dev/null | cat",
+            "sleep 104.9 & handwash check | cat",
+            "kill %1; wait; handwash check | cat",
+        ):
+            shell.sendline(line + "; echo code=${PIPESTATUS[0]}")
+            shell.expect(r"code=(\d+)\r")
+            codes.append(shell.match.group(1))
+        assert codes == ["0", "0", "1", "0"]
+        shell.sendline("exit")
+        shell.expect(pexpect.EOF)
+    finally:
+        shell.close(force=True)
+    assert cluster.wait_no_jobs(20)
+
+
+@pytest.mark.parametrize("words", [["handwash"], ["srun", "handwash"]])
+def test_where_proc_hides_other_peoples_processes(any_cluster: Cluster, words: list[str]) -> None:
+    """hidepid=2: the ancestors that are root's cannot be seen, and the other evidence tells."""
+    entry = any_cluster.account("alice")
+    person = f"setpriv --reuid={entry.pw_uid} --regid={entry.pw_gid} --init-groups"
+    hidden = f'mount -o remount,hidepid=2 /proc && cd {entry.pw_dir} && exec {person} "$@"'
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", hidden, "sh", *words]
+    code, answer = ask(any_cluster, *argv, "check", user=None, env=any_cluster.env("alice"))
+    assert (code, answer["verdict"]) == (0, "clean")
+    assert answer["node"]["kind"] == ("login" if words == ["handwash"] else "compute")

@@ -21,8 +21,9 @@ pytestmark = pytest.mark.usefixtures("handwash_venv")
 
 # Six escapees, one of which ignores TERM, below a script that goes on.
 SCRIPT = (
-    "leaky.sh; (trap '' TERM; exec setsid sleep 110.6 >/dev/null 2>&1) & "
-    "until grep -qx 110.6 <(tr '\\0' '\\n' </proc/$!/cmdline 2>/dev/null); do sleep 0.02; done; echo up; sleep 110.7"
+    "leaky.sh; (trap '' TERM; exec setsid sleep 110.6 >/dev/null 2>&1) & pid=$!; "
+    "for _ in {1..200}; do read -r name </proc/$pid/comm; [ $name != sleep ] || break; sleep 0.02; done; "
+    "echo up; sleep 110.7"
 )
 ESCAPEES = [f"110.{number}" for number in range(1, 8)]
 
@@ -46,7 +47,7 @@ class Session:
         for line in self.child.stdout:
             if line == "up\n":
                 break
-        assert len(self.escapees()) == len(ESCAPEES)
+        assert wait_until(lambda: len(self.escapees()) == len(ESCAPEES), 10)
         safe = self.child.pid
         tasks = self.by_script("task.py")
         self.members = {

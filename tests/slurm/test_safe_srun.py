@@ -198,7 +198,10 @@ class cat_input:
     """A pipe into which a child process writes blocks."""
 
     def __init__(self, block: bytes, count: int) -> None:
-        program = f"import os\nblock = bytes(range(256)) * 4096\nfor _ in range({count}):\n  v = memoryview(block)\n  while v: v = v[os.write(1, v):]"
+        program = (
+            f"import os\nblock = bytes(range(256)) * 4096\nfor _ in range({count}):\n"
+            "  view = memoryview(block)\n  while view: view = view[os.write(1, view):]"
+        )
         self.writer = subprocess.Popen(["python3", "-I", "-S", "-c", program], stdout=subprocess.PIPE)
 
     def __enter__(self):
@@ -281,7 +284,10 @@ def test_a_node_without_our_interpreter_runs_the_command(any_cluster: Cluster, h
     link = home / "python-link"
     entry = next(handwash_venv.glob("lib/*/site-packages/handwash/srun/entry.py"))
     link.symlink_to(f"{handwash_venv}/bin/python")
-    program = "import os, runpy, sys; os.unlink(sys.executable); sys.argv[:] = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    program = (
+        "import os, runpy, sys; os.unlink(sys.executable); sys.argv[:] = sys.argv[1:]; "
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
     done = any_cluster.run(
         [str(link), "-I", "-S", "-c", program, str(entry), "bash", "-c", "echo here; exit 9"], user="alice"
     )

@@ -197,6 +197,39 @@ def test_sessions(world: World) -> None:
     assert (code, answer) == (0, {"schema": 1, "items": []})
 
 
+SESSION = {
+    "id": TEXT,
+    "job": (str, type(None)),
+    "step": (str, type(None)),
+    "nodes": LIST,
+    "command": TEXT,
+    "started": TEXT,
+    "ended": (str, type(None)),
+    "processes": (int,),
+    "killed": (int,),
+    "left": LIST,
+    "outcome": TEXT,
+}
+
+
+def test_a_session(world: World) -> None:
+    """A session of `safe-srun --local` in its shape: names, never a whole command line; a damaged file is passed over."""
+    done = world.run("safe-srun", "--local", "/bin/sh", "-c", "exit 5 # secret")
+    assert done[0] == 5, done
+    records = world.home / ".local" / "state" / "handwash" / "sessions"
+    for name, content in (("x.ended", b"\xff\0"), ("y.session", b"id\ty\n" * 3), ("z.part", b""), ("w.ended", b"id\n")):
+        (records / name).write_bytes(content)
+    code, answer = world.json("sessions")
+    found = [item for item in answer["items"] if item["command"] == "sh"]
+    assert len(found) == 1, answer
+    shape(found[0], SESSION)
+    assert (found[0]["outcome"], found[0]["job"], found[0]["left"]) == ("clean", None, [])
+    assert all(item["outcome"] in ("running", "clean", "leftover", "unconfirmed") for item in answer["items"])
+    assert code in (0, 3) and "secret" not in json.dumps(answer)
+    assert not [path for path in records.iterdir() if b"secret" in path.read_bytes()]
+    assert world.run("sessions")[0] == code
+
+
 def test_json_before_the_command(world: World) -> None:
     """`handwash --json where` is where, not status."""
     code, out, _err = world.run("--json", "where")
@@ -410,6 +443,29 @@ def test_nothing_is_asked_where_nobody_answers(world: World) -> None:
     finally:
         victim.kill()
         victim.wait()
+
+
+def test_a_session_but_not_the_jobs_that_it_has_submitted(world: World) -> None:
+    """The cookie goes on into a job submitted from within the session; that job lives, and its processes stay."""
+    world.jobs()
+    code, answer = world.json("clean", "--session", "s", "--yes")
+    assert code == 1 and answer["ended"] == [] and "'s'" in answer["why"]
+    assert world.run("safe-srun", "--local", "/bin/true")[0] == 0
+    cookie = {"HANDWASH_SESSION": world.json("sessions")[1]["items"][0]["id"]}
+    inside = {"SLURM_JOB_ID": "123", "SLURMD_NODENAME": "n1"}
+    own, submitted = (
+        subprocess.Popen(["/bin/sleep", "60"], stdin=subprocess.DEVNULL, env={**cookie, **env}) for env in ({}, inside)
+    )
+    try:
+        words = ["clean", "--session", cookie["HANDWASH_SESSION"]]
+        code, answer = world.json(*words, "--dry-run")
+        assert code == 1 and [one["pid"] for one in answer["would_end"]] == [own.pid]
+        code, answer = world.json(*words, "--yes")
+        assert (code, answer["ended"]) == (0, [own.pid]) and submitted.poll() is None
+    finally:
+        for child in (own, submitted):
+            child.kill()
+            child.wait()
 
 
 def test_what_is_asked_for_by_pid_and_refused(world: World) -> None:

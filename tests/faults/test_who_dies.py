@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,8 +89,6 @@ class Session:
         assert wait_until(lambda: [row.name for row in self.cluster.jobs()] == ["bystander"], 15)
 
     def outcome(self) -> str:
-        import json
-
         done = self.cluster.run(["handwash", "sessions", "--json"], user="alice")
         return json.loads(done.stdout)["items"][0]["outcome"]
 
@@ -139,64 +137,10 @@ def test_scancel_and_slurmstepd(cluster: Cluster) -> None:
     """Killed with its slurmstepd, the step's processes end all the same."""
     session = Session(cluster)
     parent = identity.read(session.members["outer"][0]).ppid
-    assert processes.program(parent) == "slurmstepd"
+    assert processes.program(parent).startswith("slurmstepd")
     os.kill(parent, signal.SIGKILL)
     session.kill("outer", "inner")
     assert wait_until(lambda: not session.escapees(), 25)
     session.cluster.run(["scancel", "--name=bash", "--user", cluster.users[0]], user="alice")
     session.child.communicate(timeout=60)
     assert wait_until(lambda: [row.name for row in cluster.jobs()] == ["bystander"], 60)
-
-
-def fake_squeue(cluster: Cluster, script: str) -> dict[str, str]:
-    """An environment in which safe-srun finds this squeue."""
-    folder = cluster.home("alice") / "fake"
-    folder.mkdir(exist_ok=True)
-    (folder / "squeue").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "squeue").chmod(0o755)
-    return {"PATH": f"{folder}:{cluster.env('alice')['PATH']}"}
-
-
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("exec sleep 60", "squeue did not answer in time"),
-        ("exit 1", "squeue failed with exit code 1"),
-        ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 0", "Unable to contact"),
-        ("printf '1:RUN\\033[31mNING\\n'", "could not be read"),
-    ],
-    ids=["hangs", "fails", "error-with-exit-0", "escape-sequence"],
-)
-def test_squeue_that_cannot_be_believed(cluster_pgid: Cluster, script: str, said: str) -> None:
-    """The command's code and the teardown are the same, the receipt says that it could not tell, in bounded time."""
-    begun = time.monotonic()
-    done = cluster_pgid.run(["safe-srun", "leaky.sh", "4"], user="alice", env=fake_squeue(cluster_pgid, script))
-    assert time.monotonic() - begun < 20
-    assert done.returncode == 4
-    assert not [line for line in done.stdout.splitlines() if processes.identity(int(line.split()[1]))]
-    assert "could not tell whether the job has left the queue" in done.stderr
-    assert said in done.stderr and "\033" not in done.stderr
-    assert "has left the queue;" not in done.stderr
-    assert cluster_pgid.wait_no_jobs()
-
-
-@pytest.fixture
-def no_state(cluster_pgid: Cluster) -> Iterator[None]:
-    home = cluster_pgid.home("alice")
-    kept = home / ".local-kept"
-    if (home / ".local").exists():
-        (home / ".local").rename(kept)
-    (home / ".local").write_text("in the way")
-    yield
-    (home / ".local").unlink()
-    if kept.exists():
-        kept.rename(home / ".local")
-
-
-def test_a_state_folder_that_cannot_be_written_costs_the_record_only(cluster_pgid: Cluster, no_state: None) -> None:
-    """Teardown and exit code are the same; without the nodes' words nothing is called confirmed."""
-    done = cluster_pgid.run(["safe-srun", "leaky.sh", "4"], user="alice")
-    assert done.returncode == 4
-    assert not [line for line in done.stdout.splitlines() if processes.identity(int(line.split()[1]))]
-    assert "no word from 1 node" in done.stderr
-    assert "the job has left the queue" in done.stderr

@@ -1,0 +1,171 @@
+"""The wrapper finds its interpreter in every kind of installation, and becomes plain srun where handwash is broken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WRAPPER = ROOT / "wrappers" / "safe-srun"
+RELEASE = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+class Installation:
+    """A prefix with the wrapper, a console script and the package, as an installer lays them out."""
+
+    def __init__(self, prefix: Path, interpreter: str = sys.executable) -> None:
+        self.prefix = prefix
+        self.bin = prefix / "bin"
+        self.bin.mkdir(parents=True)
+        self.wrapper = self.bin / "safe-srun"
+        shutil.copy(WRAPPER, self.wrapper)
+        self.console_script(f"#!{interpreter}\n")
+        self.package = self.add_package(RELEASE)
+        fake = prefix / "fake"
+        fake.mkdir()
+        (fake / "srun").write_text('#!/bin/sh\necho "plain srun: $*"\nexit 17\n')
+        (fake / "srun").chmod(0o755)
+        self.env = {"PATH": f"{fake}:/usr/bin:/bin", "HOME": str(prefix), "LANG": "C.UTF-8"}
+
+    def console_script(self, head: str) -> None:
+        (self.bin / "handwash").write_text(f"{head}# -*- coding: utf-8 -*-\n")
+        (self.bin / "handwash").chmod(0o755)
+
+    def add_package(self, release: str, lib: str = "lib") -> Path:
+        package = self.prefix / lib / release / "site-packages" / "handwash"
+        shutil.copytree(ROOT / "src" / "handwash", package, ignore=shutil.ignore_patterns("__pycache__"))
+        return package
+
+    def run(self, *words: str, wrapper: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [wrapper or self.wrapper, *words], env={**self.env, **env}, capture_output=True, text=True, cwd="/"
+        )
+
+    def works(self, wrapper: Path | None = None) -> None:
+        """It supervises: the shell's child that would outlive it is ended, and the code comes through."""
+        done = self.run("--local", "sh", "-c", "sleep 100 >/dev/null 2>&1 & exit 5", wrapper=wrapper)
+        assert (done.returncode, done.stdout, done.stderr) == (5, "", "handwash: 1 process ended\n")
+
+    def is_plain(self, *reasons: str) -> None:
+        done = self.run("-n2", "a b")
+        assert (done.returncode, done.stdout) == (17, "plain srun: -n2 a b\n")
+        assert done.stderr.startswith("handwash: ") and done.stderr.count("\n") == 1
+        assert all(reason in done.stderr for reason in (*reasons, "running without supervision"))
+        done = self.run("--local", "sh", "-c", "echo here; exit 5")
+        assert (done.returncode, done.stdout) == (5, "here\n")
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Installation:
+    return Installation(tmp_path / "a prefix")
+
+
+def test_the_console_script_names_the_interpreter(installation: Installation) -> None:
+    installation.works()
+
+
+@pytest.mark.parametrize(
+    "form", ["'''exec' {} \"$0\" \"$@\"", "'''exec' '{}' \"$0\" \"$@\"", '\'\'\'exec\' "{}" "$0" "$@"']
+)
+def test_a_long_path_stands_in_the_second_line(installation: Installation, form: str) -> None:
+    """As pip and uv write it where the first line would be too long or hold a space."""
+    interpreter = installation.prefix / "python here"
+    interpreter.symlink_to(sys.executable)
+    installation.console_script("#!/bin/sh\n" + form.format(interpreter) + "\n' '''\n")
+    installation.works()
+
+
+def test_through_symbolic_links(installation: Installation, tmp_path: Path) -> None:
+    """pipx and uv tool link into ~/.local/bin; relative links and links to links too."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.symlink_to(installation.wrapper)
+    second.symlink_to("first")
+    installation.works(wrapper=first)
+    installation.works(wrapper=second)
+
+
+def test_lib64_as_a_link_to_lib(installation: Installation) -> None:
+    (installation.prefix / "lib64").symlink_to("lib")
+    installation.works()
+
+
+def test_lib64_alone(installation: Installation) -> None:
+    (installation.prefix / "lib").rename(installation.prefix / "lib64")
+    installation.works()
+
+
+def test_a_checkout() -> None:
+    done = subprocess.run([WRAPPER, "--local", "sh", "-c", "exit 6"], capture_output=True, text=True)
+    assert done.returncode == 6
+
+
+def test_the_persons_python_variables_and_folder_do_not_matter(installation: Installation, tmp_path: Path) -> None:
+    (tmp_path / "select.py").write_text("raise SystemExit(99)\n")
+    for env in (
+        {"PYTHONPATH": str(tmp_path)},
+        {"PYTHONHOME": "/nonexistent"},
+        {"PYTHONSTARTUP": str(tmp_path / "select.py")},
+    ):
+        assert installation.run("--local", "true", **env).returncode == 0
+
+
+def test_the_interpreter_is_gone(installation: Installation) -> None:
+    installation.console_script("#!/nonexistent/python3\n")
+    installation.is_plain()
+
+
+def test_the_package_is_gone(installation: Installation) -> None:
+    shutil.rmtree(installation.prefix / "lib")
+    # Ours may have an editable handwash; the one that it was made from has none.
+    installation.console_script(f"#!{os.path.realpath(sys.executable)}\n")
+    installation.is_plain()
+
+
+def test_the_console_script_is_gone(installation: Installation) -> None:
+    (installation.bin / "handwash").unlink()
+    installation.is_plain()
+
+
+@pytest.mark.parametrize(
+    "name", ["__init__.py", "frozen.py", "run.py", "srun/__init__.py", "srun/launch.py", "srun/local.py"]
+)
+def test_a_file_of_the_package_is_broken(installation: Installation, name: str) -> None:
+    (installation.package / name).write_text("raise RuntimeError('broken on purpose')\n")
+    for words, code in ((["-n2", "x"], 17), (["--local", "sh", "-c", "exit 5"], 5)):
+        done = installation.run(*words)
+        if "broken" in done.stderr:
+            assert done.returncode == code
+            assert done.stderr == "handwash: RuntimeError: broken on purpose; running without supervision\n"
+        else:
+            assert name in ("run.py", "srun/launch.py", "srun/local.py")
+
+
+def test_no_srun_at_all(installation: Installation) -> None:
+    done = installation.run("-n2", "x", PATH="/nonexistent")
+    assert done.returncode == 125
+    assert "srun was not found" in done.stderr
+
+
+def test_what_an_option_may_not_do(installation: Installation) -> None:
+    for words in (["--local"], ["--local", "--"], ["--async", "true"]):
+        done = installation.run(*words)
+        assert (done.returncode, done.stdout) == (125, ""), words
+        assert done.stderr.startswith("handwash: ")
+
+
+def test_disabled(installation: Installation) -> None:
+    done = installation.run("-n2", "x", HANDWASH_DISABLE="1")
+    assert (done.returncode, done.stdout, done.stderr) == (17, "plain srun: -n2 x\n", "")
+    assert installation.run("--local", "sh", "-c", "exit 3", HANDWASH_DISABLE="1").returncode == 3
+
+
+def test_the_wrapper_is_executable_and_starts_nothing_on_its_way() -> None:
+    assert os.access(WRAPPER, os.X_OK)
+    text = WRAPPER.read_text()
+    # Until the exec of a plain installation: only built-in words.
+    assert "$(" not in text.split("elif [ -r", 1)[1].split("if [ -x", 1)[0]

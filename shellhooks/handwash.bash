@@ -229,11 +229,15 @@ function __handwash_shielded {
 # __handwash_leave COMMAND STATUS ARGUMENTS…: called by the functions `exit` and `logout` with the $? they met.
 function __handwash_leave {
   \builtin local __handwash_way="$1" __handwash_status="$2" __handwash_code=0 __handwash_again=''
-  \builtin local __handwash_now __handwash_line
+  \builtin local __handwash_now __handwash_line __handwash_name __handwash_inside=''
   \builtin shift 2
-  # Not a subshell (`exit &` counts, where BASH_SUBSHELL alone would not tell in every bash), and not a function or a
-  # sourced file: held back there, it would run on after its `exit`. Nor where bash only explains or refuses.
-  if [[ ${BASHPID-$$} != "$$" || ${#FUNCNAME[@]} -ne 3 || -n ${__handwash_asked-} || $# -gt 1 || ${1-} == --help ]] ||
+  # A function or a sourced file, held back, would run on after its `exit`. By name and not by number: after Ctrl-C in the
+  # check bash 4.2 keeps the names of the functions that it gave up.
+  for __handwash_name in "${FUNCNAME[@]}"; do
+    case $__handwash_name in __handwash_* | exit | logout) ;; *) __handwash_inside=1 ;; esac
+  done
+  # A subshell is another process; `exit &` is one too. And where bash only explains or refuses there is nothing to ask.
+  if [[ ${BASHPID-$$} != "$$" || -n $__handwash_inside$__handwash_asked || $# -gt 1 || ${1-} == --help ]] ||
     [[ ${HANDWASH_ON_EXIT-} == off ]] || __handwash_off; then
     if [[ $# -eq 0 ]]; then \builtin set -- "$__handwash_status"; fi
     \builtin "$__handwash_way" "$@"

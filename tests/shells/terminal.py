@@ -174,7 +174,7 @@ class Person:
         self.home = home
         self.tree = tree
         home.mkdir(exist_ok=True)
-        (home / ".inputrc").write_text("set enable-bracketed-paste off\nset bell-style none\n")
+        (home / ".inputrc").write_text("set enable-bracketed-paste off\nset bell-style none\nset enable-meta-key off\n")
         self.env: dict[str, str] = {
             "HOME": str(home),
             "PATH": "/usr/local/bin:/usr/bin:/bin",

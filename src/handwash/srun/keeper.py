@@ -139,10 +139,13 @@ class Keeper:
             if report is None or self.report is not None:
                 continue
             self.report = report
-            count = confirm.gpus(self.plan.target(report))
-            self.report = Report(report.jobs, report.step, report.nodes, report.at, count)
+            # At once: should the controller be slow to tell the GPUs, safe-srun knows its job all the same.
+            self.pass_on()
             self.main.set(job="+".join(report.jobs), step=report.step)
             self.main.write()
+            count = confirm.gpus(self.plan.target(report))
+            self.report = Report(report.jobs, report.step, report.nodes, report.at, count)
+            self.pass_on()
 
     def listen(self) -> bool:
         """What safe-srun says. False at the end, after taking over if that was no goodbye."""
@@ -158,23 +161,24 @@ class Keeper:
                 self.srun = (int(fields[0]), int(fields[1]))
             elif word == "ended":
                 self.take_report()
-                self.reply()
+                self.tell("end")
             elif word == "bye":
                 return False
         if not data:
             self.take_over()
         return bool(data)
 
-    def reply(self) -> None:
-        """What the prolog reported, on one line."""
-        fields: list[object] = []
-        if self.report is not None:
-            count = "" if self.report.gpus is None else self.report.gpus
-            fields = [",".join(self.report.jobs), self.report.step, self.report.nodes, self.report.at, count]
+    def tell(self, *fields: object) -> None:
         try:
-            self.connection.send(lines.join(["report", *fields]).encode() + b"\n")
+            self.connection.send(lines.join(fields).encode() + b"\n")
         except OSError:
             pass
+
+    def pass_on(self) -> None:
+        """What is known of job and step, on one line; safe-srun reads it at the end."""
+        if self.report is not None:
+            count = "" if self.report.gpus is None else self.report.gpus
+            self.tell("report", ",".join(self.report.jobs), self.report.step, self.report.nodes, self.report.at, count)
 
     def take_over(self) -> None:
         """safe-srun is dead: what it would have done, without a word on the terminal."""
@@ -271,22 +275,29 @@ class Link:
     def report(self) -> Report | None:
         """What the prolog reported: from the keeper, or from the pipe itself where the keeper does not answer."""
         self.tell("ended")
-        data = b""
-        if self.connection is not None:
-            poller = select.poll()
-            poller.register(self.connection.fileno(), select.POLLIN)
-            try:
-                data = self.connection.recv(4096) if poller.poll(REPLY_LIMIT * 1000) else b""
-            except OSError:
-                data = b""
-        word, *fields = lines.split(data.decode().rstrip("\n"))
-        if word == "report":
-            if not fields:
-                return None
-            count = int(fields[4]) if fields[4] else None
-            return Report(tuple(fields[0].split(",")), fields[1], int(fields[2]), float(fields[3]), count)
+        found: Report | None = None
+        for word, *fields in self.hear():
+            if word == "report":
+                count = int(fields[4]) if fields[4] else None
+                found = Report(tuple(fields[0].split(",")), fields[1], int(fields[2]), float(fields[3]), count)
         for words in self.pipe.read():
-            report = parse_report(words)
-            if report is not None:
-                return report
-        return None
+            found = found or parse_report(words)
+        return found
+
+    def hear(self) -> list[list[str]]:
+        """All that the keeper has said, up to its `end` (bounded)."""
+        if self.connection is None:
+            return []
+        poller = select.poll()
+        poller.register(self.connection.fileno(), select.POLLIN)
+        deadline = world.monotonic() + REPLY_LIMIT
+        data = b""
+        try:
+            while not data.endswith(b"end\n") and poller.poll(max(deadline - world.monotonic(), 0) * 1000):
+                chunk = self.connection.recv(4096)
+                if not chunk:
+                    break
+                data += chunk
+        except OSError:
+            pass
+        return [lines.split(line) for line in data.decode().split("\n")[:-1]]

@@ -216,8 +216,11 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
     if report is None:
         report = report_of_parts(record.parts_of(plan.session, main.where))
     if report is None:
-        # No step was launched: srun refused the command line, or the wait in the queue was given up.
-        main.finish("unconfirmed" if os.WIFSIGNALED(status) else "clean", [])
+        # Usually no step was launched: srun refused the command line, or the wait in the queue was given up.
+        nothing = os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0
+        main.finish("clean" if nothing else "unconfirmed", [])
+        if not nothing:
+            receipt.say(_("could not tell which job this was, so nothing is confirmed; see `squeue --me`"))
         return
     target = plan.target(report)
     done = confirm.confirm(target, urgent=os.WIFSIGNALED(status))

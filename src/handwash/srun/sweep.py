@@ -32,8 +32,7 @@ class Sweep:
     """One teardown. Afterwards `ended` holds the (pid, start time) pairs that were found, `killed` those that needed KILL,
     `left` those that are still there with the reason."""
 
-    def __init__(self, spared: Iterable[int] = ()) -> None:
-        self.spared = frozenset(spared)
+    def __init__(self) -> None:
         self.uid = os.getuid()
         self.ended: set[tuple[int, int]] = set()
         self.killed: set[tuple[int, int]] = set()
@@ -44,7 +43,7 @@ class Sweep:
         found = []
         for pid, start in tree.descendants(os.getpid()):
             who = identity.read(pid)
-            if who is None or not who.alive or who.start_ticks != start or pid in self.spared:
+            if who is None or not who.alive or who.start_ticks != start:
                 continue
             if who.uid != self.uid:
                 self.left[pid, start] = "other-user"

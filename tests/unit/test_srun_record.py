@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handwash.srun import lines, node, part, record
+from handwash.srun import lines, part, record, sessions
+from handwash.srun.orders import Orders
 from handwash.teardown import identity
 
 texts = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)
@@ -43,7 +44,7 @@ def test_a_file_cut_short_is_nothing():
 
 @given(texts, st.dictionaries(st.text("ABC_", min_size=1), st.one_of(st.none(), texts)))
 def test_orders_survive_the_journey(folder_name, environment):
-    orders = node.unpack(node.pack("id-1", 2.5, folder_name, environment))
+    orders = Orders.unpack(Orders("id-1", 2.5, folder_name, environment).pack())
     assert (orders.session, orders.grace, orders.folder, orders.environment) == ("id-1", 2.5, folder_name, environment)
 
 
@@ -172,7 +173,7 @@ def test_old_sessions_are_taken_away(folder):
 
 
 def test_ids_sort_by_time_and_differ(monkeypatch):
-    first = record.new_id()
-    assert first != record.new_id()
-    monkeypatch.setattr(record.world, "now", lambda: 4102444800.0)
-    assert record.new_id() > first
+    first = sessions.new_id()
+    assert first != sessions.new_id()
+    monkeypatch.setattr(sessions.world, "now", lambda: 4102444800.0)
+    assert sessions.new_id() > first

@@ -61,26 +61,38 @@ def run_local(command: list[str], disabled: bool) -> int:
 
 def run_srun(argv: list[str], disabled: bool) -> int:
     """srun, supervised where that is possible."""
+    from handwash import run
     from handwash.messages import _
     from handwash.srun import arguments, launch, receipt
 
-    srun = launch.find_srun()
+    srun = run.find("srun")
     if srun is None:
         receipt.say(_("srun was not found on this host; `safe-srun --local COMMAND` works without a scheduler"))
         return FAILED
-    plain = disabled
-    if not plain:
-        line = arguments.parse(argv, lambda name: launch.ask_srun(srun, name), lambda: launch.srun_release(srun))
-        if line.has("async"):
-            receipt.say(
-                _("--async lets srun return while its step goes on, so nothing could be confirmed; use plain srun")
-            )
-            return FAILED
-        way = launch.choose(line)
-        plain = way.plain
-        if way.warning:
-            receipt.say(way.warning)
-    if plain:
+    if disabled:
+        os.execv(srun, ["srun", *argv])
+    line = arguments.parse(argv, lambda name: option_argument(srun, name), lambda: release(srun))
+    if line.has("async"):
+        receipt.say(_("--async lets srun return while its step goes on, so nothing could be confirmed; use plain srun"))
+        return FAILED
+    way = launch.choose(line)
+    if way.warning:
+        receipt.say(way.warning)
+    if way.plain:
         os.execv(srun, ["srun", *argv])
     first = next(component.command for component in line.components if component.command)
     return launch.supervise(line, way, srun, label(first))
+
+
+def option_argument(srun: str, name: str) -> str:
+    """Asks srun about an option that is not in the table; loads what that needs only then."""
+    from handwash.srun import confirm
+
+    return confirm.option_argument(srun, name)
+
+
+def release(srun: str) -> str | None:
+    """Asks srun for its release."""
+    from handwash.srun import confirm
+
+    return confirm.release(srun)

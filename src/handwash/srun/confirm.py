@@ -85,3 +85,13 @@ def gpus(target: Target) -> int | None:
             return None
         total += count
     return total
+
+
+def option_argument(srun: str, name: str) -> str:
+    """What kind of option a plug-in has added: srun itself says so when given nothing else."""
+    return slurm_step.parse_arity(ask([srun, f"--{name}"], 10.0))
+
+
+def release(srun: str) -> str | None:
+    """The installed release."""
+    return slurm_step.parse_release(ask([srun, "--version"], 10.0))

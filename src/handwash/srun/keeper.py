@@ -15,6 +15,7 @@ from handwash import world
 from handwash.frozen import frozen
 from handwash.schedulers.slurm_step import GONE, Target
 from handwash.srun import confirm, lines, record
+from handwash.srun.pipe import Pipe
 from handwash.teardown import end, identity
 
 TYPE_CHECKING = False
@@ -39,45 +40,6 @@ class Report:
     nodes: int
     at: float
     gpus: int | None = None
-
-
-class Pipe:
-    """The prolog's way to report: a named pipe in a folder of its own, kept open for reading and writing."""
-
-    def __init__(self) -> None:
-        self.path = ""
-        self.fd = -1
-        for place in (world.env.get("XDG_RUNTIME_DIR", ""), world.env.get("TMPDIR", ""), "/tmp", "/dev/shm"):
-            if not os.path.isabs(place):
-                continue
-            self.folder = os.path.join(place, "handwash-" + os.urandom(8).hex())
-            try:
-                os.mkdir(self.folder, 0o700)
-                self.path = os.path.join(self.folder, "report")
-                os.mkfifo(self.path, 0o600)
-                self.fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-                return
-            except OSError:
-                self.remove()
-
-    def read(self) -> list[list[str]]:
-        """The reports that have arrived, as words."""
-        if self.fd < 0:
-            return []
-        try:
-            data = os.read(self.fd, 65536)
-        except OSError:
-            return []
-        return [line.split(" ") for line in data.decode("utf-8", "replace").splitlines()]
-
-    def remove(self) -> None:
-        """Takes the pipe away again."""
-        for away, path in ((os.unlink, self.path), (os.rmdir, self.folder)):
-            try:
-                away(path)
-            except OSError:
-                pass
-        self.path = ""
 
 
 def parse_report(words: list[str]) -> Report | None:
@@ -231,6 +193,8 @@ class Link:
     def __init__(self, pipe: Pipe, plan: Plan, main: record.Main) -> None:
         self.pipe = pipe
         self.connection: _socket.socket | None = None
+        self.found: Report | None = None
+        self.buffer = b""
         try:
             # The C half has no pair of objects to offer, only socketpair() of raw sockets.
             mine, other = _socket.socketpair()
@@ -274,30 +238,43 @@ class Link:
 
     def report(self) -> Report | None:
         """What the prolog reported: from the keeper, or from the pipe itself where the keeper does not answer."""
-        self.tell("ended")
-        found: Report | None = None
-        for word, *fields in self.hear():
-            if word == "report":
-                count = int(fields[4]) if fields[4] else None
-                found = Report(tuple(fields[0].split(",")), fields[1], int(fields[2]), float(fields[3]), count)
+        # The first word has come long ago, so nobody waits here unless no step was launched.
+        self.hear(0.0)
+        if self.found is None:
+            self.tell("ended")
+            self.hear(REPLY_LIMIT)
         for words in self.pipe.read():
-            found = found or parse_report(words)
-        return found
+            self.found = self.found or parse_report(words)
+        return self.found
 
-    def hear(self) -> list[list[str]]:
-        """All that the keeper has said, up to its `end` (bounded)."""
+    def gpus(self) -> int | None:
+        """How many GPUs the job holds, if the keeper knows by now (bounded)."""
+        if self.found is not None and self.found.gpus is None:
+            self.tell("ended")
+            self.hear(REPLY_LIMIT)
+        return self.found.gpus if self.found is not None else None
+
+    def hear(self, seconds: float) -> None:
+        """Takes in what the keeper has said, up to its `end` if it is waited for."""
         if self.connection is None:
-            return []
+            return
         poller = select.poll()
         poller.register(self.connection.fileno(), select.POLLIN)
-        deadline = world.monotonic() + REPLY_LIMIT
-        data = b""
+        deadline = world.monotonic() + seconds
+        ended = False
         try:
-            while not data.endswith(b"end\n") and poller.poll(max(deadline - world.monotonic(), 0) * 1000):
+            while not ended and poller.poll(max(deadline - world.monotonic(), 0) * 1000):
                 chunk = self.connection.recv(4096)
                 if not chunk:
-                    break
-                data += chunk
+                    return
+                self.buffer += chunk
+                *whole, self.buffer = self.buffer.split(b"\n")
+                for line in whole:
+                    word, *fields = lines.split(line.decode())
+                    ended |= word == "end"
+                    if word == "report":
+                        count = int(fields[4]) if fields[4] else None
+                        jobs = tuple(fields[0].split(","))
+                        self.found = Report(jobs, fields[1], int(fields[2]), float(fields[3]), count)
         except OSError:
             pass
-        return [lines.split(line) for line in data.decode().split("\n")[:-1]]

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import config, run, world
+from handwash import config, world
 from handwash.frozen import frozen
 from handwash.messages import _
-from handwash.schedulers.slurm_step import GONE, parse_arity, parse_release
-from handwash.srun import confirm, keeper, kernel, node, receipt, record
-from handwash.srun.local import session_folder
-from handwash.teardown import identity
+from handwash.srun import kernel, receipt, sessions
+from handwash.srun.orders import Orders
+from handwash.srun.pipe import Pipe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Sequence
 
+    from handwash.srun import keeper, record
     from handwash.srun.arguments import CommandLine, Component
 else:
     import _signal
@@ -69,16 +69,6 @@ def choose(line: CommandLine) -> Way:
     return Way(False, False, text.format(option=reason))
 
 
-def ask_srun(srun: str, name: str) -> str:
-    """What kind of option a plug-in has added: srun itself says so when given nothing else."""
-    return parse_arity(confirm.ask([srun, f"--{name}"], 10.0))
-
-
-def srun_release(srun: str) -> str | None:
-    """The installed release."""
-    return parse_release(confirm.ask([srun, "--version"], 10.0))
-
-
 def in_allocation() -> bool:
     """Whether srun will make a step only."""
     return "SLURM_JOB_ID" in world.env or "SLURM_JOBID" in world.env
@@ -94,7 +84,7 @@ def job_name(component: Component) -> list[str]:
 class Changes:
     """What is added to srun's environment, and how the command gets the person's own back."""
 
-    def __init__(self, pipe: keeper.Pipe, line: CommandLine) -> None:
+    def __init__(self, pipe: Pipe, line: CommandLine) -> None:
         self.environment = dict(world.env)
         export = line.get("export") or self.environment.get("SLURM_EXPORT_ENV", "ALL")
         whole_environment = export.upper().split(",")[0] == "ALL"
@@ -117,16 +107,14 @@ class Changes:
         self.environment[name] = value
 
 
-def build(line: CommandLine, way: Way, plan: keeper.Plan, changes: Changes, where: str) -> list[str]:
+def build(line: CommandLine, way: Way, orders: Orders, changes: Changes) -> list[str]:
     """srun's words with the supervisor under every task."""
     # The person's own --prolog would win over the variable: ours is given after it, and runs theirs.
-    own_prolog = line.get("prolog")
-    prolog = [f"--prolog={PROLOG}"] if own_prolog and "SLURM_PROLOG" in changes.back else []
+    prolog = [f"--prolog={PROLOG}"] if line.get("prolog") and "SLURM_PROLOG" in changes.back else []
     if not way.supervised:
         return line.build(lambda component: component.command, lambda component: prolog)
-    orders = node.pack(plan.session, plan.grace, where, changes.back)
     warning = "handwash: " + _("this node has no {python}; running without supervision").format(python=sys.executable)
-    shim = ["/bin/sh", "-c", SHIM, warning, sys.executable, "-I", "-S", TASK, orders]
+    shim = ["/bin/sh", "-c", SHIM, warning, sys.executable, "-I", "-S", TASK, orders.pack()]
     return line.build(
         lambda component: [*shim, *component.command] if component.command else [],
         lambda component: [*prolog, *job_name(component)],
@@ -172,46 +160,70 @@ def wait_for(child: int) -> int:
 def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
     """Runs it all; does not return, but ends as srun ended."""
     settings = config.load()
-    where = session_folder()
-    session = record.new_id()
-    cluster = line.get("clusters") or line.get("cluster") or world.env.get("SLURM_CLUSTERS", "")
-    plan = keeper.Plan(session, settings.grace, given_jobs(line), cluster if "," not in cluster else "", way.supervised)
-    pipe = keeper.Pipe()
+    where = sessions.make()
+    session = sessions.new_id()
+    pipe = Pipe()
     changes = Changes(pipe, line)
-    argv = ["srun", *build(line, way, plan, changes, where)]
-    main = record.Main(session, label, where)
+    orders = Orders(session, settings.grace, where, changes.back)
+    argv = ["srun", *build(line, way, orders, changes)]
     mask = kernel.block_all()
-    link = keeper.Link(pipe, plan, main)
     try:
         child = os.posix_spawn(
             srun, argv, changes.environment, setsigmask=mask, setsigdef=(_signal.SIGPIPE, _signal.SIGXFSZ)
         )
     except OSError as error:
-        link.tell("bye")
         pipe.remove()
-        main.finish("clean", [])
         receipt.say(_("srun could not be started: {error}").format(error=error.strerror))
         return 125
-    link.tell("srun", child, identity.start_of(child) or 0)
+    # From here on srun's status is what counts. The rest is loaded while srun waits for its allocation.
+    watch: tuple[keeper.Plan, record.Main, keeper.Link] | None = None
+    try:
+        watch = begin_watch(line, way, orders, label, pipe, child)
+    except Exception as error:
+        say_fault(error)
     status = wait_for(child)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
-    # Whatever goes wrong from here on: without a goodbye the keeper finishes the work, and srun's status is what counts.
+    # Whatever goes wrong now: without a goodbye the keeper finishes the work.
     try:
-        finish(line, plan, main, link, status)
-        link.tell("bye")
+        if watch is not None:
+            finish(line, *watch, status)
+            watch[2].tell("bye")
         pipe.remove()
     except KeyboardInterrupt:
         receipt.say(_("interrupted, not confirmed yet; see `handwash sessions`"))
     except Exception as error:
-        receipt.say(
-            _("a fault in handwash, not confirmed yet: {error}").format(error=f"{type(error).__name__}: {error}")
-        )
+        say_fault(error)
     kernel.exit_like(status)
     return 125
 
 
+def say_fault(error: Exception) -> None:
+    """One line where handwash itself failed."""
+    receipt.say(_("a fault in handwash, not confirmed yet: {error}").format(error=f"{type(error).__name__}: {error}"))
+
+
+def begin_watch(
+    line: CommandLine, way: Way, orders: Orders, label: str, pipe: Pipe, child: int
+) -> tuple[keeper.Plan, record.Main, keeper.Link]:
+    """Starts the keeper."""
+    from handwash.srun import keeper, record
+    from handwash.teardown import identity
+
+    cluster = line.get("clusters") or line.get("cluster") or world.env.get("SLURM_CLUSTERS", "")
+    plan = keeper.Plan(
+        orders.session, orders.grace, given_jobs(line), cluster if "," not in cluster else "", way.supervised
+    )
+    main = record.Main(orders.session, label, orders.folder)
+    link = keeper.Link(pipe, plan, main)
+    link.tell("srun", child, identity.start_of(child) or 0)
+    return plan, main, link
+
+
 def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper.Link, status: int) -> None:
     """Confirms, waits for the nodes' words, closes the record and says the receipt."""
+    from handwash.schedulers.slurm_step import GONE
+    from handwash.srun import confirm, keeper, record
+
     report = link.report()
     if report is None:
         report = report_of_parts(record.parts_of(plan.session, main.where))
@@ -237,19 +249,16 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
         else _("processes were not looked at"),
         receipt.silent_nodes(silent) if silent else "",
         receipt.queue(target, done),
-        receipt.cost(report.gpus, world.now() - report.at) if target.own else "",
+        receipt.cost(link.gpus(), world.now() - report.at) if target.own else "",
         about=_("job {job}").format(job=target.name) if target.own else _("step {step}").format(step=target.name),
     )
 
 
 def report_of_parts(words: Sequence[record.PartWord]) -> keeper.Report | None:
     """Job and step from the nodes, where the prolog could not report."""
+    from handwash.srun import keeper
+
     for word in words:
         if word.job.isdigit():
             return keeper.Report((word.job,), word.step, 0, world.now())
     return None
-
-
-def find_srun() -> str | None:
-    """srun on PATH."""
-    return run.find("srun")

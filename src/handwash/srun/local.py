@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import os
 
-from handwash import config, paths
+from handwash import config
 from handwash.messages import _
-from handwash.srun import guardian, kernel, receipt, record, supervisor
+from handwash.srun import guardian, kernel, receipt, record, sessions, supervisor
+from handwash.srun.orders import Orders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def session_folder() -> str:
-    """The folder for records; empty where it cannot be had, which costs the record only."""
-    where = record.folder()
-    try:
-        paths.make_private(where)
-    except OSError:
-        return ""
-    return where
-
-
 def run(command: Sequence[str], label: str, quiet: bool) -> int:
     """Runs the command to its end, ends what it left, says so, and ends as the command ended."""
     settings = config.load()
-    where = session_folder()
-    session = record.new_id()
+    where = sessions.make()
+    session = sessions.new_id()
     main = record.Main(session, label, where)
     main.write()
-    orders = supervisor.Orders(session, settings.grace, where, {})
+    orders = Orders(session, settings.grace, where, {})
     chain = guardian.join(orders)
     ending = supervisor.supervise(command, orders, chain)
     if chain is not None:

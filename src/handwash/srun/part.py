@@ -40,10 +40,10 @@ class Part:
         self.session = session
         self.boot = identity.boot_id()
         self.node = node_name()
-        self.pid = os.getpid()
-        self.path = os.path.join(folder, f"{session}.{self.node}.{self.pid}{SUFFIX}") if folder else ""
+        self.me = (os.getpid(), identity.start_of(os.getpid()) or 0)
+        self.path = os.path.join(folder, f"{session}.{self.node}.{self.me[0]}{SUFFIX}") if folder else ""
         self.started = time.time()
-        self.helpers: set[tuple[int, int]] = {(self.pid, identity.start_of(self.pid) or 0)}
+        self.helpers: set[tuple[int, int]] = {self.me}
         self.processes: dict[tuple[int, int], str] = {}
         self.seen = 0
         self.ended = 0

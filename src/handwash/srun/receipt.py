@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from handwash.messages import _, ngettext
-from handwash.schedulers.slurm_step import GONE, THERE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ def processes(ended: int, killed: int, left: Iterable[tuple[int, str]]) -> str:
 
 def queue(target: Target, done: Confirmation) -> str:
     """What squeue said last."""
+    from handwash.schedulers.slurm_step import GONE, THERE
+
     word = done.answer.word
     if word == GONE and target.own:
         return (

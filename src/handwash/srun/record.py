@@ -14,6 +14,7 @@ import os
 from handwash import paths, world
 from handwash.frozen import frozen
 from handwash.srun import lines, part
+from handwash.srun.sessions import folder
 from handwash.teardown import identity
 
 TYPE_CHECKING = False
@@ -62,18 +63,6 @@ class Session:
     killed: int
     left: list[dict[str, Any]]
     outcome: str
-
-
-def folder() -> str:
-    """Where the files are. It may not exist."""
-    return os.path.join(paths.state_dir(), "sessions")
-
-
-def new_id() -> str:
-    """Sorts by time, and cannot be guessed: it is the name of the guardian's socket and the processes' cookie."""
-    import time
-
-    return time.strftime("%Y%m%d-%H%M%S-", time.localtime(world.now())) + os.urandom(6).hex()
 
 
 class Main:

@@ -19,6 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Mapping, Sequence
+
+    from handwash.srun.orders import Orders
 else:
     import _signal
 
@@ -30,17 +32,6 @@ CONTINUE = _signal.SIGCONT
 # may be: proctrack/linuxproc signals every process of the step, pgid the group, cgroup only slurmstepd's own child.
 SETTLE = 0.02
 TOGETHER = 0.5
-
-
-class Orders:
-    """What the supervisor is told: the session's id, the seconds of grace, the folder for part files, and the
-    environment variables to put right for the command (None: take out)."""
-
-    def __init__(self, session: str, grace: float, folder: str, environment: Mapping[str, str | None]) -> None:
-        self.session = session
-        self.grace = grace
-        self.folder = folder
-        self.environment = dict(environment)
 
 
 class Ending:

@@ -3,6 +3,7 @@
 A file of its own so that the rest is imported, hence compiled once; run directly, a script is compiled at every start.
 """
 
+import gc
 import os
 import sys
 
@@ -10,6 +11,9 @@ import sys
 def main() -> None:
     """Becomes the task's outer supervisor. Should that fail, it becomes the command itself."""
     arguments = sys.argv
+    # Four processes share this interpreter's pages, and none of them makes garbage worth collecting: a collection would
+    # only copy the pages.
+    gc.disable()
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     try:
         from handwash.srun import node

@@ -1,0 +1,35 @@
+"""The orders that travel from safe-srun to the node in one argument. It shows in the process list: no secrets in it."""
+
+from __future__ import annotations
+
+from handwash.srun import lines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Orders:
+    """What the supervisor is told: the session's id, the seconds of grace, the folder for part files, and the
+    environment variables to put right for the command (None: take out)."""
+
+    def __init__(self, session: str, grace: float, folder: str, environment: Mapping[str, str | None]) -> None:
+        self.session = session
+        self.grace = grace
+        self.folder = folder
+        self.environment = dict(environment)
+
+    def pack(self) -> str:
+        """To one argument."""
+        changes = [f"-{name}" if value is None else f"+{name}={value}" for name, value in self.environment.items()]
+        return lines.join([self.session, f"{self.grace:g}", self.folder, *changes])
+
+    @classmethod
+    def unpack(cls, text: str) -> Orders:
+        """The reverse of `pack`."""
+        session, grace, folder, *changes = lines.split(text)
+        environment: dict[str, str | None] = {}
+        for change in changes:
+            name, equals, value = change[1:].partition("=")
+            environment[name] = value if equals else None
+        return cls(session, float(grace), folder, environment)

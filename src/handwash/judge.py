@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from handwash.frozen import frozen
 from handwash.messages import N_, _
-from handwash.model import Job, Judged, Node, Process, Survey, Unknown, Verdict
+from handwash.model import Gpu, Job, Judged, Node, Process, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +90,17 @@ def unattended_jobs(survey: Survey) -> tuple[Job, ...]:
     return tuple(
         job for job in survey.jobs if job.interactive and job.gpus and job.state == "RUNNING" and job.number != here
     )
+
+
+def idle_gpus(survey: Survey) -> tuple[Gpu, ...]:
+    """GPUs that the job of this shell holds, with nobody on them and nothing to do at this moment.
+
+    A GPU whose utilisation cannot be told (MIG) is not idle, and one that is busy without any process is no idle one either.
+    """
+    if isinstance(survey.node, Unknown) or isinstance(survey.gpus, Unknown):
+        return ()
+    held = survey.node.gpus
+    return tuple(gpu for gpu in survey.gpus if gpu.index in held and gpu.utilisation == 0 and gpu.uses_known and not gpu.uses)
 
 
 def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:

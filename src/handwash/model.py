@@ -23,14 +23,17 @@ class Unknown:
 
 @frozen
 class Node:
-    """Where the asking shell is. `kind`: login, compute, allocation-shell, workstation. `job`: the job the shell is in."""
+    """Where the asking shell is. `kind`: login, compute, allocation-shell, workstation. `job`: the job the shell is in.
+
+    `gpus`: the indices on this node of the GPUs that the job holds, as far as Slurm names them.
+    """
 
     kind: str
     host: str
     job: str | None
     container: bool
     why: tuple[str, ...]
-    scheduler: str | None = None
+    gpus: tuple[int, ...] = ()
 
 
 @frozen

@@ -8,7 +8,7 @@ import pytest
 
 from handwash import judge
 from handwash.frozen import replace
-from handwash.model import Job, Node, Process, Site, Survey, Unknown
+from handwash.model import Gpu, GpuUse, Job, Node, Process, Site, Survey, Unknown
 
 UID, OTHER = 1000, 1001
 NOW = 1_700_000_000.0
@@ -323,3 +323,43 @@ def test_a_loop_of_parents_ends() -> None:
 def test_allocations_that_nobody_may_sit_in(rows: Any, inside: str | None, expected: list[str]) -> None:
     """Running, interactive, with GPUs, and not the one that asks."""
     assert [found.id for found in judge.unattended_jobs(survey("login", inside, jobs=rows))] == expected
+
+
+def gpu(index: int, **changes: Any) -> Gpu:
+    plain: dict[str, Any] = {
+        "uuid": f"GPU-{index}",
+        "name": "A100",
+        "memory_used": 0,
+        "memory_total": 40 << 30,
+        "utilisation": 0.0,
+        "shared": False,
+    }
+    return Gpu(index=index, **{**plain, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "idle"),
+    [
+        ({}, True),
+        ({"utilisation": 0.4}, False),
+        ({"utilisation": None}, False),  # MIG: cannot be told
+        ({"utilisation": 1.0}, False),  # wedged, not idle
+        ({"uses": (GpuUse(77, 1 << 30, "compute"),)}, False),
+        ({"uses_known": False}, False),
+    ],
+)
+def test_idle_gpus(changes: dict[str, Any], idle: bool) -> None:
+    """Only the GPUs that the job of this shell holds, and only where idleness is certain."""
+    here = Node("compute", "n1", "42", False, (), (1,))
+    seen = survey(inside="42", node=here, gpus=(gpu(0), gpu(1, **changes)))
+    assert [one.index for one in judge.idle_gpus(seen)] == ([1] if idle else [])
+    assert judge.idle_gpus(replace(seen, gpus=Unknown("hangs"))) == ()
+    assert judge.idle_gpus(replace(seen, node=Unknown("hangs"))) == ()
+
+
+def test_an_ended_allocations_variables_on_the_login_node_make_no_leftover() -> None:
+    """A tmux that was started in a salloc shell keeps them; what ran inside a job of that number is told apart."""
+    seen = {"kind": "login", "processes": (process(**{"job": "41", "attributed_by": "allocation"}),)}
+    assert one(survey(**seen)) == ("login-work", "survives", False, "clean")
+    inside = {**seen, "processes": (process(**{"job": "41", "attributed_by": "environment"}),)}
+    assert one(survey(**inside)) == ("ended-job", "survives", True, "leftover")

@@ -272,6 +272,7 @@ EVIDENCE = {
     "host": "login1",
     "env_job": None,
     "env_node": None,
+    "env_gpus": None,
     "cgroup_job": None,
     "cgroup_step": None,
     "ancestors": ["handwash", "bash", "sshd"],
@@ -292,6 +293,8 @@ UNKNOWN = Unknown("no answer")
         ({"client": False, "configured": True}, (), "compute", None),
         ({"configured": True}, (), "compute", None),
         ({"configured": None, "slurmd": "/run/slurmd.pid"}, (), "compute", None),
+        # A dynamic node (slurmd -Z) is in no slurm.conf.
+        ({"configured": False, "slurmd": "/run/slurmd.pid"}, (), "compute", None),
         ({"configured": None}, (), "login", None),
         ({"cgroup_job": "42"}, LIVING, "compute", "42"),
         ({"cgroup_job": "42", "env_job": "7"}, UNKNOWN, "compute", "42"),
@@ -506,3 +509,11 @@ def test_a_note_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_request_is_one_request() -> None:
     """A look at the queue is one squeue of one user: administrators count them."""
     assert slurm.squeue_argv(7)[0] == "squeue" and len([w for w in slurm.squeue_argv(7) if "user" in w]) == 1
+
+
+def test_the_gpus_of_a_job_by_the_numbers_of_the_node() -> None:
+    """As Slurm names them; outside a job, or unreadable, none."""
+    inside = {**EVIDENCE, "env_job": "42", "env_node": "n1", "env_gpus": "2,3"}
+    assert node.read(inside, LIVING).gpus == (2, 3)
+    assert node.read({**inside, "env_gpus": "gpu:a,²"}, LIVING).gpus == ()
+    assert node.read({**EVIDENCE, "env_gpus": "2"}, ()).gpus == ()

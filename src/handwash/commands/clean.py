@@ -9,7 +9,7 @@ from handwash.cli import Exit
 from handwash.config import Config
 from handwash.frozen import replace
 from handwash.messages import _, ngettext
-from handwash.model import Judged, Survey, Unknown
+from handwash.model import Judged, Survey, Unknown, Verdict
 from handwash.render import harmless
 from handwash.srun import record
 from handwash.teardown import end
@@ -66,11 +66,8 @@ def clean(
         return Exit.FOUND
     outcome, after = _end(settings, seen, targets)
     if not pids and session is None:
-        # An agent can have started new workers while its old ones ended: those nobody has agreed to, so they are told.
         verdict = judge.judge(survey.take(settings.deadline), world.uid(), world.now())
-        known = {pid for pid, _why in outcome.left}
-        new = tuple((one.process.pid, "new") for one in verdict.leftovers if one.process.pid not in known)
-        outcome = replace(outcome, left=outcome.left + new)
+        outcome = _with_newcomers(outcome, verdict)
     if as_json:
         answers.show(_json(outcome, seen, after))
     else:
@@ -86,7 +83,15 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], stream:
     """Ends `targets` without a question (it has been answered); tells on `stream`, where somebody is there to read."""
     outcome, after = _end(settings, seen, targets)
     if stream is not None:
-        _report(outcome, seen, after, stream)
+        verdict = judge.judge(survey.take(settings.deadline), world.uid(), world.now())
+        _report(_with_newcomers(outcome, verdict), seen, after, stream)
+
+
+def _with_newcomers(outcome: end.Outcome, verdict: Verdict) -> end.Outcome:
+    """An agent can have started new workers while its old ones ended: those nobody has agreed to, so they are told."""
+    known = {pid for pid, _why in outcome.left}
+    new = tuple((one.process.pid, "new") for one in verdict.leftovers if one.process.pid not in known)
+    return replace(outcome, left=outcome.left + new)
 
 
 def _refuse(why: str, as_json: bool, code: int) -> int:

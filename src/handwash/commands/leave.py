@@ -27,15 +27,15 @@ def leave(settings: Config, how: str, again: bool) -> int:
         return Exit.CLEAN
     if again and settings.on_exit != "clean":
         return Exit.CLEAN
+    # The hook's `timeout` sends TERM against an interpreter that hangs. This one has started; its looks are bounded by our
+    # own deadline, which may be longer than the hook knows, and a person may think about the question as long as they like.
+    import signal
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     seen = survey.take(settings.deadline)
     verdict = judge.judge(seen, world.uid(), world.now())
     if verdict.verdict == "clean":
         return Exit.CLEAN
-    # The hook's `timeout` sends TERM a little after the deadline, against an interpreter that hangs. The looks are over;
-    # from here on a person may think about the question, and every other step is bounded.
-    import signal
-
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if how == "hup":
         return _nobody_there(settings, seen, verdict)
     if not verdict.leftovers:

@@ -48,6 +48,10 @@ def _look(settings: Config, as_json: bool, with_others: bool) -> int:
         tell.process_table(rows, seen, now)
     tell.summary(verdict)
     if with_others:
+        idle = judge.idle_gpus(seen)
+        if idle:
+            numbers = ", ".join(str(gpu.index) for gpu in idle)
+            render.say(_("Idle at this moment, and billed all the same: GPU {numbers}.").format(numbers=numbers))
         for job in judge.unattended_jobs(seen):
             sentence = _("Job {job} is interactive and still runs. If nobody works in it, end it with: scancel {job}")
             render.say(sentence.format(job=job.id))

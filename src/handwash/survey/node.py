@@ -42,6 +42,8 @@ def look() -> dict[str, Any]:
         "host": world.host(),
         "env_job": env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID"),
         "env_node": env.get("SLURMD_NODENAME"),
+        # The node's own numbers, where CUDA_VISIBLE_DEVICES can be relative to what the cgroup shows (srun(1)).
+        "env_gpus": env.get("SLURM_STEP_GPUS") or env.get("SLURM_JOB_GPUS"),
         "cgroup_job": cgroup_job,
         "cgroup_step": cgroup_step,
         "ancestors": [name for _pid, name in procfs.ancestors(os.getpid())],
@@ -83,9 +85,11 @@ def read(seen: dict[str, Any], jobs: Union[tuple[Job, ...], Unknown]) -> Node:
     if kind is None:
         job = None
         kind = _kind_without_job(seen, why)
-    scheduler = "slurm" if seen["client"] or kind != "workstation" else None
-    return Node(kind, seen["env_node"] if kind == "compute" and job and seen["env_node"] else seen["host"], job,
-                bool(container), tuple(why), scheduler)  # fmt: skip
+    if kind != "compute" or job is None:
+        return Node(kind, seen["host"], job, bool(container), tuple(why))
+    numbers = (seen["env_gpus"] or "").split(",")
+    held = tuple(int(number) for number in numbers if number.isascii() and number.isdigit())
+    return Node(kind, seen["env_node"] or seen["host"], job, bool(container), tuple(why), held)
 
 
 def _kind_without_job(seen: dict[str, Any], why: list[str]) -> str:
@@ -96,7 +100,7 @@ def _kind_without_job(seen: dict[str, Any], why: list[str]) -> str:
             )
         )
         return "compute"
-    if seen["configured"] is None and seen["slurmd"]:
+    if seen["slurmd"]:  # a dynamic node (slurmd -Z, from 22.05) is in no slurm.conf
         why.append(
             _("Slurm's node daemon runs here ({sign}); this shell is not inside a job of yours.").format(
                 sign=seen["slurmd"]

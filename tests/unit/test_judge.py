@@ -359,7 +359,7 @@ def test_idle_gpus(changes: dict[str, Any], idle: bool) -> None:
 
 def test_an_ended_allocations_variables_on_the_login_node_make_no_leftover() -> None:
     """A tmux that was started in a salloc shell keeps them; what ran inside a job of that number is told apart."""
-    seen = {"kind": "login", "processes": (process(**{"job": "41", "attributed_by": "allocation"}),)}
+    seen = {"kind": "login", "processes": (process(job="41", attributed_by="allocation"),)}
     assert one(survey(**seen)) == ("login-work", "survives", False, "clean")
-    inside = {**seen, "processes": (process(**{"job": "41", "attributed_by": "environment"}),)}
+    inside = {**seen, "processes": (process(job="41", attributed_by="environment"),)}
     assert one(survey(**inside)) == ("ended-job", "survives", True, "leftover")

@@ -6,24 +6,13 @@ import os
 import sys
 
 from handwash import config, render, world
+from handwash.exits import Exit
 from handwash.messages import N_, _, choose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
-
-
-class Exit:
-    """Exit codes of the contract."""
-
-    CLEAN = 0
-    FOUND = 1
-    USAGE = 2
-    UNKNOWN = 3
-    FAULT = 70
-    STAY = 75
-    INTERRUPTED = 130
 
 
 # The words of each command, for --help, in the order in which a person meets them.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from handwash import judge, left_behind, survey, tell, world
-from handwash.cli import Exit
 from handwash.config import Config
+from handwash.exits import Exit
 from handwash.messages import _
 from handwash.render import harmless, warn
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from handwash import answers, judge, render, survey, tell, world
-from handwash.cli import Exit
 from handwash.config import Config
+from handwash.exits import Exit
 from handwash.frozen import replace
 from handwash.messages import _, ngettext
 from handwash.model import Judged, Survey, Unknown, Verdict

@@ -6,9 +6,9 @@ import os
 import sys
 
 from handwash import judge, left_behind, survey, tell, world
-from handwash.cli import Exit
 from handwash.commands import clean
 from handwash.config import Config
+from handwash.exits import Exit
 from handwash.messages import _
 from handwash.model import Survey, Verdict
 from handwash.render import harmless, warn

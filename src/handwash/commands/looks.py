@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from handwash import answers, judge, render, survey, tell, world
-from handwash.cli import Exit
 from handwash.config import Config
+from handwash.exits import Exit
 from handwash.messages import _
 from handwash.model import Judged, Unknown, Verdict
 

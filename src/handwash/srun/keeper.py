@@ -15,6 +15,7 @@ from handwash import world
 from handwash.frozen import frozen
 from handwash.schedulers.slurm_step import GONE, Target
 from handwash.srun import confirm, lines, record
+from handwash.srun.apart import live_apart
 from handwash.srun.pipe import Pipe
 from handwash.teardown import end, identity
 
@@ -162,7 +163,8 @@ def outcome(plan: Plan, done: confirm.Confirmation, words: list[record.PartWord]
     """The record's word. Clean only where the queue has confirmed it and every node has reported."""
     if any(word.left for word in words):
         return "leftover"
-    if done.answer.word != GONE or silent or not plan.supervised:
+    seen_all = all(word.complete or word.cgroup for word in words)
+    if done.answer.word != GONE or silent or not plan.supervised or not seen_all:
         return "unconfirmed"
     return "clean"
 
@@ -207,27 +209,13 @@ class Link:
                 mine.close()
                 os.setsid()
                 if os.fork() == 0:
-                    self.live_apart((other.fileno(), pipe.fd))
+                    live_apart(other.fileno(), pipe.fd)
                     Keeper(other, pipe, plan, main).run()
             finally:
                 os._exit(0)
         other.close()
         os.waitpid(child, 0)
         self.connection = mine
-
-    @staticmethod
-    def live_apart(kept: tuple[int, ...]) -> None:
-        """Lets go of safe-srun's files: whoever reads its output must see the end of it."""
-        null = os.open("/dev/null", os.O_RDWR)
-        for fd in (0, 1, 2):
-            os.dup2(null, fd)
-        for name in os.listdir("/proc/self/fd"):
-            if int(name) > 2 and int(name) not in kept:
-                try:
-                    os.close(int(name))
-                except OSError:
-                    pass
-        os.chdir("/")
 
     def tell(self, *fields: object) -> None:
         if self.connection is not None:

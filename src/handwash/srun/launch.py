@@ -151,10 +151,20 @@ def wait_for(child: int) -> int:
                 if not leader:
                     os.kill(os.getpid(), _signal.SIGSTOP)
         elif code != kernel.SI_KERNEL:
+            if number == _signal.SIGCONT and not is_stopped(child):
+                continue
             try:
                 os.kill(child, number)
             except ProcessLookupError:
                 pass
+
+
+def is_stopped(child: int) -> bool:
+    """Whether srun still is stopped. A shell continues the whole group, and srun says that it got SIGCONT each time."""
+    from handwash.teardown import identity
+
+    found = identity.read(child)
+    return found is not None and found.state == "T"
 
 
 def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
@@ -248,6 +258,7 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
         if plan.supervised
         else _("processes were not looked at"),
         receipt.silent_nodes(silent) if silent else "",
+        "" if all(word.complete or word.cgroup for word in words) else _("could not tell whether all of it has ended"),
         receipt.queue(target, done),
         receipt.cost(link.gpus(), world.now() - report.at) if target.own else "",
         about=_("job {job}").format(job=target.name) if target.own else _("step {step}").format(step=target.name),

@@ -6,7 +6,8 @@ import os
 
 from handwash import config
 from handwash.messages import _
-from handwash.srun import guardian, kernel, receipt, record, sessions, supervisor
+from handwash.srun import kernel, receipt, record, sessions, supervisor
+from handwash.srun.chain import join
 from handwash.srun.orders import Orders
 
 TYPE_CHECKING = False
@@ -22,7 +23,7 @@ def run(command: Sequence[str], label: str, quiet: bool) -> int:
     main = record.Main(session, label, where)
     main.write()
     orders = Orders(session, settings.grace, where, {})
-    chain = guardian.join(orders)
+    chain = join(orders)
     ending = supervisor.supervise(command, orders, chain)
     if chain is not None:
         chain.goodbye()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from handwash.srun import guardian, kernel, supervisor
+from handwash.srun import kernel, supervisor
+from handwash.srun.chain import join
 from handwash.srun.orders import Orders
 
 TYPE_CHECKING = False
@@ -16,7 +17,7 @@ def main(text: str, command: Sequence[str]) -> None:
     """Runs the command under supervision and ends as it ended. Does not return."""
     orders = Orders.unpack(text)
     try:
-        chain = guardian.join(orders)
+        chain = join(orders)
     except OSError:
         chain = None
     ending = supervisor.supervise(command, orders, chain)

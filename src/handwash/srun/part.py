@@ -50,6 +50,8 @@ class Part:
         self.killed = 0
         self.left: dict[tuple[int, int], str] = {}
         self.took_over = False
+        # Without a subreaper (no way to call prctl) nobody can say that nothing is left.
+        self.complete = True
         self.finished = 0.0
         self.changed = True
 
@@ -80,6 +82,7 @@ class Part:
             ("started", f"{self.started:.3f}"),
             ("finished", f"{self.finished:.3f}" if self.finished else ""),
             ("took-over", int(self.took_over)),
+            ("complete", int(self.complete)),
             ("seen", self.seen),
             ("ended", self.ended),
             ("killed", self.killed),

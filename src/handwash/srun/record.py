@@ -31,7 +31,10 @@ _SIZE_CAP = 4 * 1024 * 1024
 
 @frozen
 class PartWord:
-    """What one guardian said last. `finished`: it has done all it had to do. `cgroup`: Slurm holds the step by a cgroup."""
+    """What one guardian said last. `finished`: it has done all it had to do. `cgroup`: Slurm holds the step by a cgroup.
+
+    `complete`: its supervisors could see every descendant of the command.
+    """
 
     node: str
     boot: str
@@ -40,6 +43,7 @@ class PartWord:
     cgroup: bool
     finished: bool
     took_over: bool
+    complete: bool
     seen: int
     ended: int
     killed: int
@@ -174,6 +178,7 @@ def read_part(path: str) -> PartWord | None:
             cgroup=_value(rows, "cgroup") == "1",
             finished=bool(_value(rows, "finished")),
             took_over=_value(rows, "took-over") == "1",
+            complete=_value(rows, "complete") == "1",
             seen=int(_value(rows, "seen")),
             ended=int(_value(rows, "ended")),
             killed=int(_value(rows, "killed")),

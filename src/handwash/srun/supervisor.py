@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 
-from handwash.srun import guardian, kernel, sweep
+from handwash.srun import kernel, sweep
 from handwash.teardown import identity
 
 TYPE_CHECKING = False
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Mapping, Sequence
 
+    from handwash.srun.chain import Chain
     from handwash.srun.orders import Orders
 else:
     import _signal
@@ -126,17 +127,24 @@ def may_stop() -> bool:
     return True
 
 
-def supervise(command: Sequence[str], orders: Orders, chain: guardian.Chain | None) -> Ending:
+def supervise(command: Sequence[str], orders: Orders, chain: Chain | None) -> Ending:
     """Runs the command below an inner supervisor to its end and beyond; answers when nothing of it is left."""
     ignored_chld = _signal.getsignal(CHILD) == _signal.SIG_IGN
     mask = kernel.block_all()
     settings = terminal_settings()
     complete = kernel.become_subreaper()
+    if chain is not None and not complete:
+        chain.tell("incomplete")
     kernel.prctl(kernel.PR_SET_NAME, b"handwash")
     read_end, write_end = os.pipe()
     outer = os.getpid()
     stops = may_stop()
-    inner = os.fork()
+    try:
+        inner = os.fork()
+    except OSError:
+        # No more processes: the command itself needs none.
+        kernel.restore_for_exec(mask, ignored_chld)
+        os._exit(execute(command, command_environment(orders)))
     if inner == 0:
         try:
             os.close(read_end)
@@ -194,19 +202,8 @@ def watch_inner(inner: int, stops: bool) -> int:
         os.kill(inner, number)
 
 
-def run_inner(
-    command: Sequence[str],
-    orders: Orders,
-    outer: int,
-    chain: guardian.Chain | None,
-    mask: set[int],
-    ignored_chld: bool,
-    stops: bool,
-) -> Ending:
-    """The inner supervisor: starts the command, waits for its end or for the outer one's, then ends all that is left."""
-    kernel.become_subreaper()
-    # A hint only (it follows the parent's thread); what counts is getppid.
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, CHILD)
+def command_environment(orders: Orders) -> dict[str, str]:
+    """The environment as the command would have it without us, and the session's cookie."""
     environment = dict(os.environ)
     for name, value in orders.environment.items():
         # A variable that srun was told not to export is not to appear by way of us.
@@ -215,6 +212,23 @@ def run_inner(
         else:
             environment.pop(name, None)
     environment["HANDWASH_SESSION"] = orders.session
+    return environment
+
+
+def run_inner(
+    command: Sequence[str],
+    orders: Orders,
+    outer: int,
+    chain: Chain | None,
+    mask: set[int],
+    ignored_chld: bool,
+    stops: bool,
+) -> Ending:
+    """The inner supervisor: starts the command, waits for its end or for the outer one's, then ends all that is left."""
+    kernel.become_subreaper()
+    # A hint only (it follows the parent's thread); what counts is getppid.
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, CHILD)
+    environment = command_environment(orders)
     main = os.fork()
     if main == 0:
         try:

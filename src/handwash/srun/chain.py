@@ -1,0 +1,137 @@
+"""A task's side of the guardian: how the supervisors start it, connect to it and take leave of it."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+
+from handwash.srun import lines
+from handwash.srun.apart import live_apart
+from handwash.srun.part import node_name
+from handwash.teardown import end, identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket as _socket
+
+    from handwash.srun.orders import Orders
+    from handwash.srun.sweep import Sweep
+else:
+    # `socket` costs half a bare interpreter start; its C half is all that is needed.
+    import _socket
+
+SO_PEERCRED = 17
+REPLY_LIMIT = 1.0
+
+
+def peer_uid(connection: _socket.socket) -> int:
+    """The user at the other end: names of abstract sockets can be taken by anybody on the node."""
+    data = connection.getsockopt(_socket.SOL_SOCKET, SO_PEERCRED, 12)
+    return int.from_bytes(data[4:8], sys.byteorder)
+
+
+class Chain:
+    """A task's connection to the guardian, shared by its two supervisors."""
+
+    def __init__(self, connection: _socket.socket) -> None:
+        self.connection = connection
+        self.heard = b""
+
+    def tell(self, *fields: object) -> None:
+        """One line; a guardian that is gone is done without."""
+        try:
+            self.connection.send(lines.join(fields).encode("utf-8", "surrogateescape") + b"\n")
+        except OSError:
+            pass
+
+    def tell_ended(self, teardown: Sweep) -> None:
+        """What the inner supervisor's teardown did."""
+        self.tell("ended", len(teardown.ended), len(teardown.killed))
+        for (pid, start), why in teardown.left.items():
+            self.tell("left", pid, start, why)
+
+    def hear(self, seconds: float) -> bytes:
+        """The guardian's next words; empty where it has gone or does not answer in time."""
+        poller = select.poll()
+        poller.register(self.connection.fileno(), select.POLLIN)
+        try:
+            return self.connection.recv(64) if poller.poll(seconds * 1000) else b""
+        except OSError:
+            return b""
+
+    def goodbye(self) -> None:
+        """The clean end. Returns when the guardian has written down what it knows, and has gone if it goes (bounded).
+
+        proctrack/cgroup finds it in the step's cgroup: a guardian still on its way out costs a second there (22.05).
+        """
+        self.tell("bye")
+        while words := self.hear(REPLY_LIMIT):
+            self.heard += words
+        for line in self.heard.decode().split("\n"):
+            word, *fields = lines.split(line)
+            if word == "leaving":
+                gone = identity.Handle(int(fields[0]), int(fields[1]))
+                end.wait_for([gone], REPLY_LIMIT)
+                gone.close()
+        self.connection.close()
+
+
+def join(orders: Orders) -> Chain | None:
+    """Connects this task with its node's guardian, starting one where there is none. None where that cannot be."""
+    step = f"{os.environ.get('SLURM_JOB_ID', '')}.{os.environ.get('SLURM_STEP_ID', '')}"
+    address = f"\0handwash-{os.getuid()}-{orders.session}-{step}-{node_name()}"
+    ours = False
+    for _attempt in range(20):
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            connection.connect(address)
+        except OSError:
+            connection.close()
+            ours = start(address, orders)
+            if not ours:
+                # Somebody else has just taken the name and does not listen yet.
+                time.sleep(0.005)
+            continue
+        chain = Chain(connection)
+        if peer_uid(connection) != os.getuid():
+            connection.close()
+            return None
+        chain.tell("task", os.getpid(), identity.start_of(os.getpid()) or 0)
+        # One that we have just started cannot be about to leave; its `ok` is heard with its goodbye.
+        if ours or chain.hear(REPLY_LIMIT):
+            return chain
+        # It was about to leave, with the last task before us.
+        connection.close()
+    return None
+
+
+def start(address: str, orders: Orders) -> bool:
+    """Starts a guardian that listens at `address`. False where the name is taken or no process can be made.
+
+    Called before this process becomes a subreaper, so that the guardian falls to init: proctrack/linuxproc, which follows
+    parents, keeps a job running as long as it sees any process below slurmstepd.
+    """
+    listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        listener.bind(address)
+        listener.listen(128)
+        child = os.fork()
+    except OSError:
+        listener.close()
+        return False
+    if child == 0:
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                live_apart(listener.fileno())
+                # Loaded only where it runs, beside the task that starts.
+                from handwash.srun.guardian import Guardian
+
+                Guardian(listener, orders).run()
+        finally:
+            os._exit(0)
+    listener.close()
+    os.waitpid(child, 0)
+    return True

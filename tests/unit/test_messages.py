@@ -300,7 +300,7 @@ GPUS = (
     Gpu(0, "GPU-0", "NVIDIA A100", 4 * GIB, 80 * GIB, 0.5, False, uses=(GpuUse(101, 4 * GIB, "compute"),)),
     Gpu(1, "GPU-1", "", None, None, None, True),
 )
-NODE = Node("compute", "n1", "7", True, ("…",), "slurm")
+NODE = Node("compute", "n1", "7", True, ("…",), (0,))
 
 
 def a_survey(**changes: object) -> Survey:

@@ -69,11 +69,7 @@ class Session:
         ]
 
     def escapees(self) -> list[int]:
-        return [
-            pid
-            for pid in self.cluster.processes("alice")
-            if processes.arguments(pid)[1:2] and processes.arguments(pid)[1] in ESCAPEES
-        ]
+        return [pid for pid in self.cluster.processes("alice") if set(processes.arguments(pid)[1:2]) & set(ESCAPEES)]
 
     def kill(self, *names: str) -> None:
         for name in names:

@@ -15,6 +15,7 @@ from handwash.teardown import end, identity
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket as _socket
+    from collections.abc import Iterable, Sequence
 
     from handwash.srun.orders import Orders
     from handwash.srun.sweep import Sweep
@@ -41,16 +42,20 @@ class Chain:
 
     def tell(self, *fields: object) -> None:
         """One line; a guardian that is gone is done without."""
+        self.tell_all([fields])
+
+    def tell_all(self, rows: Iterable[Sequence[object]]) -> None:
+        """Several lines at once."""
+        text = "".join(lines.join(fields) + "\n" for fields in rows)
         try:
-            self.connection.send(lines.join(fields).encode("utf-8", "surrogateescape") + b"\n")
+            self.connection.sendall(text.encode("utf-8", "surrogateescape"))
         except OSError:
             pass
 
     def tell_ended(self, teardown: Sweep) -> None:
         """What the inner supervisor's teardown did."""
-        self.tell("ended", len(teardown.ended), len(teardown.killed))
-        for (pid, start), why in teardown.left.items():
-            self.tell("left", pid, start, why)
+        self.tell_all([("ended", *pair, int(pair in teardown.killed)) for pair in teardown.ended])
+        self.tell_all([("left", *pair, why) for pair, why in teardown.left.items()])
 
     def hear(self, seconds: float) -> bytes:
         """The guardian's next words; empty where it has gone or does not answer in time."""

@@ -123,8 +123,12 @@ class Guardian:
                 self.see(task, int(fields[0]), int(fields[1]), fields[2])
                 self.hurry()
             elif word == "ended":
-                self.part.ended += int(fields[0])
-                self.part.killed += int(fields[1])
+                pair = (int(fields[0]), int(fields[1]))
+                if pair not in task.seen:
+                    task.seen.add(pair)
+                    self.part.seen += 1
+                self.part.ended += 1
+                self.part.killed += int(fields[2])
             elif word == "left":
                 self.part.left[int(fields[0]), int(fields[1])] = fields[2]
             elif word == "incomplete":

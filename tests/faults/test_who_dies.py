@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,8 @@ class Session:
             if line == "up\n":
                 break
         assert wait_until(lambda: len(self.escapees()) == len(ESCAPEES), 10)
+        # Of what started only just before its supervisors die the guardian does not claim that it saw it.
+        assert wait_until(lambda: self.age_of_the_youngest() > 0.5, 10)
         safe = self.child.pid
         tasks = self.by_script("task.py")
         self.members = {
@@ -59,6 +62,11 @@ class Session:
             "inner": [pid for pid in tasks if identity.read(pid).ppid in tasks],
         }
         assert all(len(pids) == 1 for pids in self.members.values()), self.members
+
+    def age_of_the_youngest(self) -> float:
+        """Seconds since the last process of the script started."""
+        ticks = max(who.started for who in map(processes.identity, self.escapees()) if who)
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
     def by_script(self, name: str) -> list[int]:
         return [

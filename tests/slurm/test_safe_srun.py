@@ -391,7 +391,7 @@ def test_the_keeper_and_the_guardian_leave_with_the_session(cluster: Cluster) ->
 
 
 def pipes() -> set[Path]:
-    return set(Path("/tmp").glob("handwash-????????????????/report"))
+    return set(Path("/tmp").glob("handwash-pipe-*/report"))
 
 
 def is_ours(pid: int) -> bool:

@@ -16,7 +16,7 @@ class Pipe:
         for place in (world.env.get("XDG_RUNTIME_DIR", ""), world.env.get("TMPDIR", ""), "/tmp", "/dev/shm"):
             if not os.path.isabs(place):
                 continue
-            self.folder = os.path.join(place, "handwash-" + os.urandom(8).hex())
+            self.folder = os.path.join(place, "handwash-pipe-" + os.urandom(8).hex())
             try:
                 os.mkdir(self.folder, 0o700)
                 self.path = os.path.join(self.folder, "report")

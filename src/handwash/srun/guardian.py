@@ -228,7 +228,7 @@ class Guardian:
         seen = {pair for task in lost for pair in task.seen}
         found = {pair for pair in seen if identity.same(*pair) is not None}
         found.update(tree.descendants(*(pid for pid, _began in found)))
-        found.update(with_cookie(self.session))
+        found.update(with_cookie(self.session, os.environ.get("SLURM_JOB_ID", "")))
         alive = []
         for pid, began in found:
             who = identity.same(pid, began)
@@ -237,14 +237,23 @@ class Guardian:
         return sorted(alive, key=lambda pair: (pair[1], pair[0]), reverse=True)
 
 
-def with_cookie(session: str) -> set[tuple[int, int]]:
-    """Processes of this user that were started with the session's cookie in their environment."""
+def with_cookie(session: str, job: str) -> set[tuple[int, int]]:
+    """Processes of this user that were started with the session's cookie in their environment, and in no other job.
+
+    sbatch hands the whole environment on (sbatch(1), --export), so a job that was submitted from the session carries the
+    cookie too, with a job id of its own: that one lives on.
+    """
     wanted = f"HANDWASH_SESSION={session}".encode()
     found = set()
     for pid in tree.pids():
         data = identity.slurp(f"/proc/{pid}/environ")
-        if data and wanted in data.split(b"\0"):
-            began = identity.start_of(pid)
-            if began is not None:
-                found.add((pid, began))
+        entries = data.split(b"\0") if data else []
+        if wanted not in entries:
+            continue
+        jobs = [entry[13:].decode("utf-8", "replace") for entry in entries if entry.startswith(b"SLURM_JOB_ID=")]
+        if any(other != job for other in jobs):
+            continue
+        began = identity.start_of(pid)
+        if began is not None:
+            found.add((pid, began))
     return found

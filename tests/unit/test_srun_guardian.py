@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from tests.testbed.processes import wait_until
 
 from handwash.srun.guardian import with_cookie
-from tests.testbed.processes import wait_until
 
 SESSION = "20260101-000000-0123456789ab"
 

@@ -272,7 +272,11 @@ def test_a_wrong_package_is_named(fake_driver: FakeDriver, tmp_path: Path, place
 
 
 def test_a_missing_package_is_named(fake_driver: FakeDriver) -> None:
-    before = "bindings._own_site_packages = lambda: '/nowhere'; world.add_site_packages = lambda: None"
+    before = (
+        "bindings._own_site_packages = lambda: '/nowhere'; world.add_site_packages = lambda: None\n"
+        # An installed handwash lies in the same folder as the package.
+        "sys.path[:] = [folder for folder in sys.path if not os.path.exists(folder + '/pynvml.py')]"
+    )
     assert "nvidia-ml-py is missing" in ask(fake_driver.env(), before=before)["unknown"]
 
 

@@ -61,11 +61,7 @@ def open_closed_streams() -> None:
 
     Python's stream is None then, and the next pipe would get the free number and be taken for that stream by a child.
     """
-    for handle in (0, 1, 2):
-        try:
-            os.fstat(handle)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    world.hold_closed_streams()
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)

@@ -39,6 +39,18 @@ def host() -> str:
     return os.uname().nodename.split(".")[0]
 
 
+def hold_closed_streams() -> None:
+    """Fills the place of standard streams that are closed, as daemons start things: else a pipe of ours gets their number.
+
+    Closed again by exec, so a program that is started finds them as they were.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open("/dev/null", os.O_RDWR)  # takes the lowest free number: this one; never inherited (PEP 446)
+
+
 _user_names: dict[int, str] = {}
 
 

@@ -57,6 +57,10 @@ def shellhooks_dir() -> str:
 
 def make_private(folder: str) -> None:
     """Makes a folder of mode 0700 with its parents. Raises OSError."""
+    # The mode of os.makedirs() is for the last folder only (Python 3.7); the others would be everybody's with umask 0.
+    above = os.path.dirname(folder)
+    if above != folder and not os.path.isdir(above):
+        make_private(above)
     os.makedirs(folder, mode=0o700, exist_ok=True)
 
 

@@ -67,6 +67,18 @@ def test_a_file_is_whole_and_private(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["file"]
 
 
+def test_a_careless_umask(tmp_path: Path) -> None:
+    """With umask 0 the folders above would be everybody's to write."""
+    before = os.umask(0)
+    try:
+        paths.write_whole(str(tmp_path / ".local" / "state" / "handwash" / "sessions" / "a"), b"")
+    finally:
+        os.umask(before)
+    for folder in (tmp_path / ".local").rglob("*/"):
+        assert not folder.is_dir() or stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
+    assert stat.S_IMODE((tmp_path / ".local").stat().st_mode) == 0o700
+
+
 def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
     """What somebody else put under the scratch name is not written through."""
     victim = tmp_path / "victim"

@@ -161,6 +161,28 @@ def test_the_environment_is_that_of_srun(any_cluster: Cluster) -> None:
     assert set(plain) == set(supervised)
 
 
+def test_the_environment_without_a_prolog(any_cluster: Cluster) -> None:
+    """No sign of ours is left, and bash's exported functions arrive though a shell that drops them is on the way."""
+    words = ["-w", "n1", "env", "-0"]
+    own = {"BASH_FUNC_f%%": "() {  echo a\n}", "a.b": "x=\ny", "PWD": str(any_cluster.home("alice"))}
+
+    def variables(program: str) -> dict[str, str]:
+        done = any_cluster.run([program, *words], user="alice", env=own, check=True)
+        return dict(entry.partition("=")[::2] for entry in done.stdout.split("\0") if entry)
+
+    plain, supervised = variables("srun"), variables("safe-srun")
+    assert plain.keys() | {"HANDWASH_SESSION"} == supervised.keys()
+    assert {name: supervised[name] for name in own} == own
+
+
+def test_closed_standard_streams(any_cluster: Cluster) -> None:
+    """As some daemons start programs: no pipe of ours takes the number of a standard stream."""
+    for closed in ("<&-", "<&- >&-"):
+        done = any_cluster.run(["bash", "-c", f"safe-srun --gres=gpu:1 bash -c 'exit 4' {closed}"], user="alice")
+        assert done.returncode == 4
+        assert re.search(r"has left the queue; \d\.\d{3} GPU-hours \(1 × ", receipt(done))
+
+
 def test_the_job_keeps_the_name_that_srun_gives_it(any_cluster: Cluster) -> None:
     """srun names a job after its command, which is the supervisor's shell now."""
     show = ["bash", "-c", "squeue -h -j $SLURM_JOB_ID -o %j; echo $SLURM_JOB_NAME; squeue -h -s -j $SLURM_JOB_ID -o %j"]

@@ -164,6 +164,32 @@ def test_disabled(installation: Installation) -> None:
     assert installation.run("--local", "sh", "-c", "exit 3", HANDWASH_DISABLE="1").returncode == 3
 
 
+def test_put_before_srun_under_its_name(installation: Installation) -> None:
+    """It finds the real srun behind itself, working or broken, and never itself again and again."""
+    first = installation.prefix / "first"
+    first.mkdir()
+    (first / "srun").symlink_to(installation.wrapper)
+    installation.env["PATH"] = f"{first}:{installation.env['PATH']}"
+    done = installation.run("-n2", "x", wrapper=first / "srun", HANDWASH_DISABLE="1")
+    assert (done.returncode, done.stdout, done.stderr) == (17, "plain srun: -n2 x\n", "")
+    (installation.package / "srun" / "__init__.py").write_text("(")
+    installation.is_plain("SyntaxError")
+    installation.console_script("#!/nowhere/python\n")
+    installation.is_plain("not found")
+    installation.env["PATH"] = f"{first}:/usr/bin:/bin"
+    if not shutil.which("srun", path="/usr/bin:/bin"):
+        assert installation.run("x").returncode == 125
+
+
+def test_exported_functions_pass_through(installation: Installation) -> None:
+    """dash would drop them; no other variable appears."""
+    for variables in ({"BASH_FUNC_f%%": '() {  echo "a b"\n}', "a.b": "c"}, {"SHLVL": "3"}, {}):
+        done = installation.run("--local", "/usr/bin/env", "-0", **variables)
+        found = dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
+        assert {name: found.get(name) for name in variables} == variables
+        assert found.keys() - {"HANDWASH_SESSION", "PWD", "_"} == installation.env.keys() | variables.keys()
+
+
 def test_the_wrapper_is_executable_and_starts_nothing_on_its_way() -> None:
     assert os.access(WRAPPER, os.X_OK)
     text = WRAPPER.read_text()

@@ -29,6 +29,7 @@ def main(argv: Sequence[str]) -> int:
     """`safe-srun ARGV…`. Ends as srun or the command ends; returns only an exit code of its own."""
     from handwash import world
 
+    world.hold_closed_streams()
     local = argv[:1] == ["--local"]
     disabled = world.env.get("HANDWASH_DISABLE", "") not in ("", "0", "false", "no")
     try:
@@ -65,7 +66,7 @@ def run_srun(argv: list[str], disabled: bool) -> int:
     from handwash.messages import _
     from handwash.srun import arguments, launch, receipt
 
-    srun = run.find("srun")
+    srun = run.find("srun", unless=is_wrapper)
     if srun is None:
         receipt.say(_("srun was not found on this host; `safe-srun --local COMMAND` works without a scheduler"))
         return FAILED
@@ -82,6 +83,11 @@ def run_srun(argv: list[str], disabled: bool) -> int:
         os.execv(srun, ["srun", *argv])
     first = next(component.command for component in line.components if component.command)
     return launch.supervise(line, way, srun, label(first))
+
+
+def is_wrapper(path: str) -> bool:
+    """Whether it is safe-srun itself, put before srun under its name: that would start itself for ever."""
+    return os.path.basename(os.path.realpath(path)) == "safe-srun"
 
 
 def option_argument(srun: str, name: str) -> str:

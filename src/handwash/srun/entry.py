@@ -12,10 +12,19 @@ def fall_back(arguments: "list[str]", error: BaseException) -> None:
         [word for word in arguments[1:2] if word != "--"] + arguments[2:] if local(arguments) else ["srun", *arguments]
     )
     try:
-        os.execvp(command[0], command)
+        os.execvp(command[0] if local(arguments) else find_srun(), command)
     except OSError as failed:
         os.write(2, f"handwash: {command[0]}: {failed.strerror}\n".encode(errors="replace"))
         os._exit(125)
+
+
+def find_srun() -> str:
+    """The first srun on the path that is not the wrapper itself, put there under its name; empty where there is none."""
+    for folder in os.environ.get("PATH", "").split(":"):
+        path = os.path.join(folder, "srun")
+        if os.access(path, os.X_OK) and os.path.basename(os.path.realpath(path)) != "safe-srun":
+            return path
+    return ""
 
 
 def local(arguments: "list[str]") -> bool:
@@ -25,6 +34,9 @@ def local(arguments: "list[str]") -> bool:
 
 def main(arguments: "list[str]") -> int:
     """Runs safe-srun. Returns only with an exit code of its own."""
+    if os.environ.get("SHLVL") == "0":
+        # The wrapper's bash leaves this where the variable was not set.
+        del os.environ["SHLVL"]
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     try:
         from handwash import srun

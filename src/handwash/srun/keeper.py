@@ -53,7 +53,10 @@ def parse_report(words: list[str]) -> Report | None:
 
 @frozen
 class Plan:
-    """What both safe-srun and its keeper know before srun starts. `given_jobs`: allocations that are not srun's own."""
+    """What both safe-srun and its keeper know before srun starts. `given_jobs`: allocations that are not srun's own.
+
+    However they were named (an array's task has two names): with one given, srun never makes an allocation.
+    """
 
     session: str
     grace: float
@@ -62,8 +65,7 @@ class Plan:
     supervised: bool
 
     def target(self, report: Report) -> Target:
-        own = not any(job in self.given_jobs for job in report.jobs)
-        return Target(report.jobs, report.step, own, self.cluster)
+        return Target(report.jobs, report.step, not self.given_jobs, self.cluster)
 
 
 class Keeper:

@@ -8,8 +8,8 @@ import sys
 from handwash import config, world
 from handwash.frozen import frozen
 from handwash.messages import _
-from handwash.srun import kernel, receipt, sessions
-from handwash.srun.orders import Orders
+from handwash.srun import kernel, lines, receipt, sessions
+from handwash.srun.orders import KEPT, Orders
 from handwash.srun.pipe import Pipe
 
 TYPE_CHECKING = False
@@ -32,6 +32,9 @@ SHIM = (
     'if [ -x "$1" ] && [ -r "$4" ]; then exec "$@"; fi; echo "$0" >&2; shift 5; '
     'command -v "$1" >/dev/null || exit 2; exec "$@"'
 )
+
+# One variable can hold 128 KiB with its name (execve(2), MAX_ARG_STRLEN), in UTF-8.
+KEPT_LIMIT = 32000
 
 
 @frozen
@@ -94,6 +97,11 @@ class Changes:
         if whole_environment and in_allocation() and line.get("job-name") is None:
             # The option that names the step would change the allocation's name in the command's environment.
             self.back["SLURM_JOB_NAME"] = self.environment.get("SLURM_JOB_NAME")
+        # dash drops what no shell can have as a name, bash's exported functions (BASH_FUNC_module%%) among it.
+        nameless = [pair for pair in self.environment.items() if not (pair[0].isascii() and pair[0].isidentifier())]
+        kept = lines.join([f"{name}={value}" for name, value in nameless])
+        if whole_environment and nameless and len(kept) < KEPT_LIMIT:
+            self.set(KEPT, kept)
         if not pipe.path or not os.access(PROLOG, os.X_OK):
             return
         chained = line.get("prolog") or self.environment.get("SLURM_PROLOG")
@@ -101,6 +109,9 @@ class Changes:
         self.set("HANDWASH_REPORT", pipe.path)
         if chained:
             self.set("HANDWASH_PROLOG", chained)
+        else:
+            # srun says in it that a prolog runs, and leaves it so for the tasks (22.05).
+            self.back["SLURM_SCRIPT_CONTEXT"] = self.environment.get("SLURM_SCRIPT_CONTEXT")
 
     def set(self, name: str, value: str) -> None:
         self.back[name] = self.environment.get(name)

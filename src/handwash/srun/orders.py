@@ -8,6 +8,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# The variable in which those travel that a shell on the way would drop.
+KEPT = "HANDWASH_KEPT"
+
 
 class Orders:
     """What the supervisor is told: the session's id, the seconds of grace, the folder for part files, and the

@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import time
 
-from handwash.srun import kernel, sweep
+from handwash.srun import kernel, lines, sweep
+from handwash.srun.orders import KEPT
 from handwash.teardown import identity
 
 TYPE_CHECKING = False
@@ -205,6 +206,10 @@ def watch_inner(inner: int, stops: bool) -> int:
 def command_environment(orders: Orders) -> dict[str, str]:
     """The environment as the command would have it without us, and the session's cookie."""
     environment = dict(os.environ)
+    if KEPT in orders.environment and KEPT in environment:
+        for entry in lines.split(environment[KEPT]):
+            name, _equals, kept = entry.partition("=")
+            environment.setdefault(name, kept)
     for name, value in orders.environment.items():
         # A variable that srun was told not to export is not to appear by way of us.
         if name in environment and value is not None:
@@ -229,7 +234,12 @@ def run_inner(
     # A hint only (it follows the parent's thread); what counts is getppid.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, CHILD)
     environment = command_environment(orders)
-    main = os.fork()
+    try:
+        main = os.fork()
+    except OSError:
+        # As above: the command takes this place, and the outer supervisor sees to what it leaves.
+        kernel.restore_for_exec(mask, ignored_chld)
+        os._exit(execute(command, environment))
     if main == 0:
         try:
             kernel.restore_for_exec(mask, ignored_chld)

@@ -297,6 +297,12 @@ def test_what_cannot_be_supervised_still_runs(any_cluster: Cluster) -> None:
     first, last = (line for line in done.stderr.splitlines() if line.startswith("handwash: "))
     assert "not supervised with --multi-prog" in first
     assert re.search(r"processes were not looked at; the job has left the queue", last)
+    (home / "nested").write_text("#!/bin/sh\nexec safe-srun -n1 --overlap echo nested\n")
+    (home / "nested").chmod(0o755)
+    (home / "programs.conf").write_text("0 ./nested\n")
+    done = safe(any_cluster, "-n1", "--multi-prog", "programs.conf", check=True)
+    assert done.stdout == "nested\n"
+    (home / "nested").unlink()
     (home / "programs.conf").unlink()
     done = safe(any_cluster, f"--bcast={home}/copy", "/bin/echo", "copied", check=True)
     assert done.stdout == "copied\n"
@@ -334,6 +340,28 @@ def test_disabled_it_is_plain_srun(any_cluster: Cluster) -> None:
 
 def test_quiet_says_nothing_when_all_is_well(any_cluster: Cluster) -> None:
     assert safe(any_cluster, "-Q", "leaky.sh", check=True).stderr == ""
+
+
+def test_a_prolog_is_started_as_srun_does_it(any_cluster: Cluster) -> None:
+    """With the person's command as its arguments; by a bare name, not at all, or refused: as srun has it. The site's too."""
+    home = any_cluster.home("alice")
+    (home / "prolog").write_text('#!/bin/bash\nprintf "prolog [%s]\\n" "$@" >&2\n')
+    (home / "prolog").chmod(0o755)
+    (home / "text").write_text("")
+    for given in ("./prolog", "prolog", f"{home}/prolog", "none", "None", "/nonexistent", "./text", "text"):
+        words = ["-w", "n1", f"--prolog={given}", "echo", "a b", "c"]
+        plain = any_cluster.run(["srun", *words], user="alice", check=True)
+        done = safe(any_cluster, *words, check=True)
+        assert (done.stdout, done.stderr.replace(receipt(done) + "\n", "")) == (plain.stdout, plain.stderr), given
+    fake = home / "fake"
+    fake.mkdir()
+    (fake / "scontrol").write_text(f"#!/bin/sh\necho 'SrunEpilog = (null)\nSrunProlog              = {home}/prolog'\n")
+    (fake / "scontrol").chmod(0o755)
+    done = safe(any_cluster, "-w", "n1", "echo", "a", env={"PATH": f"{fake}:{any_cluster.env('alice')['PATH']}"})
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, "prolog [echo]")
+    for path in (home / "prolog", home / "text", fake / "scontrol"):
+        path.unlink()
+    fake.rmdir()
 
 
 def test_the_persons_prolog_still_runs(any_cluster: Cluster) -> None:

@@ -105,6 +105,10 @@ class Changes:
         if not pipe.path or not os.access(PROLOG, os.X_OK):
             return
         chained = line.get("prolog") or self.environment.get("SLURM_PROLOG")
+        outer = self.environment.pop("HANDWASH_PROLOG", None)
+        if chained == PROLOG:
+            # Within a task that is not supervised nothing puts the variables back: chained to itself it would never end.
+            chained = outer
         self.set("SLURM_PROLOG", PROLOG)
         self.set("HANDWASH_REPORT", pipe.path)
         if chained:

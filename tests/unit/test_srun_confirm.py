@@ -133,6 +133,17 @@ def test_one_missing_answer_is_asked_again():
     assert found.answer.word == GONE
 
 
+@pytest.mark.parametrize("clusters", ["near,far", "all", "ALL"])
+def test_a_number_means_nothing_where_srun_chose_the_cluster(clusters, monkeypatch):
+    """The same number may be another job there: neither confirmed nor cancelled."""
+    target = Target(("123",), "0", own=True, cluster=clusters)
+    asked = []
+    done = confirm.confirm(target, urgent=True, query=asked.append)
+    assert (done.answer.word, done.cancelled, asked) == (UNKNOWN, False, [])
+    monkeypatch.setattr(confirm, "ask", asked.append)
+    assert confirm.gpus(target) is None and not asked
+
+
 def test_patience_has_an_end(monkeypatch):
     clock = iter(range(0, 1000, 5))
     monkeypatch.setattr(confirm.world, "monotonic", lambda: next(clock))

@@ -45,6 +45,11 @@ class Answer:
     detail: str = ""
 
 
+def is_ambiguous(target: Target) -> bool:
+    """Whether srun could choose among clusters: on another one the same number is somebody else's job, or none."""
+    return "," in target.cluster or target.cluster.lower() == "all"
+
+
 def cluster_option(target: Target) -> list[str]:
     return [f"--clusters={target.cluster}"] if target.cluster else []
 

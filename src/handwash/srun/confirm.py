@@ -51,6 +51,8 @@ def confirm(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Confirmation:
     """Polls until the target is gone, for `PATIENCE` seconds at most. `urgent`: srun did not end by itself: cancel at once."""
+    if slurm_step.is_ambiguous(target):
+        return Confirmation(Answer(UNKNOWN, "more than one cluster was asked"))
     deadline = world.monotonic() + PATIENCE
     cancelled = False
     unknown = 0
@@ -78,6 +80,8 @@ def confirm(
 
 def gpus(target: Target) -> int | None:
     """How many GPUs the job holds, over all its components; None where Slurm does not say."""
+    if slurm_step.is_ambiguous(target):
+        return None
     total = 0
     for number in range(len(target.jobs)):
         count = slurm_step.parse_gpus(ask(slurm_step.gpus_argv(target, number)))

@@ -235,9 +235,7 @@ def begin_watch(
     from handwash.teardown import identity
 
     cluster = line.get("clusters") or line.get("cluster") or world.env.get("SLURM_CLUSTERS", "")
-    plan = keeper.Plan(
-        orders.session, orders.grace, given_jobs(line), cluster if "," not in cluster else "", way.supervised
-    )
+    plan = keeper.Plan(orders.session, orders.grace, given_jobs(line), cluster, way.supervised)
     main = record.Main(orders.session, label, orders.folder)
     link = keeper.Link(pipe, plan, main)
     link.tell("srun", child, identity.start_of(child) or 0)

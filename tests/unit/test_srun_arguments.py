@@ -156,6 +156,10 @@ def test_a_label_never_holds_arguments():
     assert label(["/usr/bin/env"]) == "env"
     assert label(["python3", "-u", "/home/x/train.py", "--token=abc"]) == "python3 train.py"
     assert label(["bash", "-c", "secret"]) == "bash"
+    assert label(["bash", "-lc", "export TOKEN=secret; run"]) == "bash"
+    assert label(["perl", "-ne", "secret"]) == label(["perl", "-w", "-pe", "secret"]) == "perl"
+    assert label(["node", "--eval", "secret"]) == "node"
+    assert label(["bash", "--norc", "-x", "run.sh"]) == "bash run.sh"
     assert label(["/opt/tool", "secret"]) == "tool"
 
 

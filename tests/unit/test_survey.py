@@ -176,6 +176,7 @@ def test_of_another_person_only_what_everybody_sees() -> None:
         ("python", ["python", "-m", "torch.distributed.run", "x"], "torch.distributed.run"),
         ("python", ["python", "-c", "import secret"], "python"),
         ("python", ["python", "-m"], "python"),
+        ("bash", ["bash", "-lc", "export TOKEN=secret; run"], "bash"),
         ("bash", ["-bash"], "bash"),
         ("bash", ["bash", "/a/run.sh"], "run.sh"),
         ("sleep", ["sleep", "60"], "sleep"),

@@ -13,12 +13,19 @@ FAILED = 125
 INTERPRETERS = ("python", "bash", "sh", "zsh", "dash", "ksh", "perl", "ruby", "julia", "Rscript", "node")
 
 
+def takes_code(word: str) -> bool:
+    """Whether an interpreter's option is followed by code, or may be: alone or among others (`bash -lc`, `perl -ne`)."""
+    if word.startswith("--"):
+        return word in ("--command", "--eval", "--print")
+    return word.startswith("-") and any(letter in "cemp" for letter in word)
+
+
 def label(command: Sequence[str]) -> str:
     """Program and script names only: whole command lines can carry secrets."""
     program = os.path.basename(command[0])
     if program.startswith(INTERPRETERS):
         for word in command[1:]:
-            if word in ("-c", "-e", "-m"):
+            if takes_code(word):
                 break
             if not word.startswith("-"):
                 return f"{program} {os.path.basename(word)}"

@@ -7,6 +7,7 @@ import os
 from handwash import world
 from handwash.accelerators import device_files
 from handwash.model import Process
+from handwash.srun import takes_code
 from handwash.survey import procfs
 
 TYPE_CHECKING = False
@@ -105,7 +106,7 @@ def program_name(comm: str, words: list[str]) -> str:
                 return words[place + 1]
             if not word.startswith("-"):
                 return os.path.basename(word) or program
-            if word in ("-c", "-e"):
+            if takes_code(word):
                 break
     return program
 

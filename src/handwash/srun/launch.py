@@ -252,7 +252,7 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
         report = report_of_parts(record.parts_of(plan.session, main.where))
     if report is None:
         # Usually no step was launched: srun refused the command line, or the wait in the queue was given up.
-        nothing = os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0
+        nothing = os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0 and bool(link.pipe.path)
         main.finish("clean" if nothing else "unconfirmed", [])
         if not nothing:
             receipt.say(_("could not tell which job this was, so nothing is confirmed; see `squeue --me`"))
@@ -266,10 +266,14 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
     if outcome == "clean" and line.has("quiet"):
         return
     left = [(pid, why) for word in words for pid, _start, why in word.left]
+    ended = sum(word.ended for word in words)
+    what = ""
+    if not plan.supervised:
+        what = _("processes were not looked at")
+    elif ended or left or not silent:
+        what = receipt.processes(ended, sum(word.killed for word in words), left)
     receipt.say(
-        receipt.processes(sum(word.ended for word in words), sum(word.killed for word in words), left)
-        if plan.supervised
-        else _("processes were not looked at"),
+        what,
         receipt.silent_nodes(silent) if silent else "",
         "" if all(word.complete or word.cgroup for word in words) else _("could not tell whether all of it has ended"),
         receipt.queue(target, done),

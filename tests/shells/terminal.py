@@ -69,6 +69,8 @@ def _found(*names: str) -> str:
 
 _POSIX_PROMPT = "PS1='[$?]> '\n"
 _POSIX_LINE = "__handwash_python='{python}'; . '{hook}'\n"
+# These shells do not tell a file its own name.
+_SH_LINE = "__handwash_python='{python}'; __handwash_hook='{hook}'; . '{hook}'\n"
 _ENV = (("ENV", "{home}/.shrc"),)
 _FISH_PROMPT = """
 set -g fish_greeting
@@ -99,13 +101,13 @@ KINDS: dict[str, ShellKind] = {
         ),
         ShellKind(
             *("tcsh", (_found("tcsh", "csh"),), "handwash.csh", ".tcshrc", "set prompt='[%?]> '\n"),
-            "set __handwash_python='{python}'; source '{hook}'\n",
+            "set __handwash_python='{python}' __handwash_hook='{hook}'; source '{hook}'\n",
             dot="source",
         ),
-        ShellKind("ksh", (_found("ksh93", "ksh"),), "handwash.sh", ".shrc", _POSIX_PROMPT, _POSIX_LINE, _ENV),
-        ShellKind("mksh", (_found("mksh"),), "handwash.sh", ".shrc", _POSIX_PROMPT, _POSIX_LINE, _ENV),
-        ShellKind("dash", (_found("dash"),), "handwash.sh", ".shrc", _POSIX_PROMPT, _POSIX_LINE, _ENV),
-        ShellKind("ash", (_found("busybox"), "ash"), "handwash.sh", ".shrc", _POSIX_PROMPT, _POSIX_LINE, _ENV),
+        ShellKind("ksh", (_found("ksh93", "ksh"),), "handwash.sh", ".shrc", _POSIX_PROMPT, _SH_LINE, _ENV),
+        ShellKind("mksh", (_found("mksh"),), "handwash.sh", ".shrc", _POSIX_PROMPT, _SH_LINE, _ENV),
+        ShellKind("dash", (_found("dash"),), "handwash.sh", ".shrc", _POSIX_PROMPT, _SH_LINE, _ENV),
+        ShellKind("ash", (_found("busybox"), "ash"), "handwash.sh", ".shrc", _POSIX_PROMPT, _SH_LINE, _ENV),
     )
 }
 

@@ -109,6 +109,7 @@ if [[ ${__handwash_loaded-} != "$$" ]]; then
       # Where the alias is no longer ours, past the one that took its place.
       BUFFER='\builtin exit'
       [[ ${aliases[exit]-} == *__handwash_gate* ]] && BUFFER=exit
+      CURSOR=$#BUFFER
       zshaddhistory_functions+=(__handwash_unrecorded)
       zle .accept-line
     fi
@@ -297,7 +298,8 @@ function __handwash_late_check {
   if [[ ${HANDWASH_ON_EXIT-} == off ]] || __handwash_off; then return 0; fi
   # A hook that follows may call `exit`: once is enough.
   __handwash_asked=1
-  if [[ -t 0 ]]; then
+  # While a widget runs, standard input is /dev/null.
+  if [[ -t 0 || -t 1 ]]; then
     __handwash_shielded __handwash_late_eof
   else
     # The terminal is gone: nobody to ask, and a write to it would fail.

@@ -101,32 +101,31 @@ function __handwash_leave
         set again --again
     end
     set -g __handwash_held $now
-    # Says at the next prompts, and only then, that we are still here.
-    set -g __handwash_prompts 0
-    function __handwash_still --on-event fish_prompt
-        set -g __handwash_asked ''
-        set -g __handwash_prompts (math $__handwash_prompts + 1)
-        if test $__handwash_prompts -ge 2
+    # Counts the lines after this one, up to the second.
+    set -g __handwash_lines 0
+    function __handwash_counted --on-event fish_preexec
+        set -g __handwash_lines (math $__handwash_lines + 1)
+        if test $__handwash_lines -ge 2
             set -g __handwash_held ''
-            functions -e __handwash_still
+            functions -e __handwash_counted
         end
     end
-    # Ctrl-C ends the check by SIGINT, and with it fish gives up all functions that run: the person stays. What follows
-    # `exit` on the line runs nevertheless (3.6). It does the same when it cannot fork. So a check that never came back is
-    # not tried again.
+    # Ctrl-C ends the check by SIGINT, and fish often gives up the functions that run with it: the person stays. What
+    # follows `exit` on the line runs nevertheless (3.6). fish does the same when it cannot fork. So a check that never came
+    # back is not tried again.
     if not set -q again[1]
         set -g __handwash_trying 1
         __handwash_run 3600 leave exit 1>&2
         set code $status
-        set -g __handwash_trying ''
         # 75: stay. 130: Ctrl-C. Everything else lets go.
-        switch $code
-            case 75
-                set -g __handwash_stay $argv[1]
-                return 0
-            case 130
-                set -g __handwash_stay 130
-                return 0
+        if test $code -eq 130
+            set -g __handwash_stay 130
+            return 0
+        end
+        set -g __handwash_trying ''
+        if test $code -eq 75
+            set -g __handwash_stay $argv[1]
+            return 0
         end
     else if test -z "$__handwash_trying"
         set -g __handwash_trying 1
@@ -136,6 +135,11 @@ function __handwash_leave
     end
     __handwash_told $code
     set -g __handwash_asked 1
+    # fish may refuse (jobs, a word that is no number). At the next prompt, once, we are still here and have not been asked.
+    function __handwash_still --on-event fish_prompt
+        set -g __handwash_asked ''
+        functions -e __handwash_still
+    end
     return 0
 end
 

@@ -94,7 +94,7 @@ KINDS: dict[str, ShellKind] = {
         # Without its folder of generated completions fish starts to fill it, in the background.
         ShellKind(
             *("fish", (_found("fish"),), "handwash.fish", ".config/fish/config.fish", _FISH_PROMPT),
-            "set -g __handwash_python '{python}'; source '{hook}'\n",
+            "set -g __handwash_python '{python}'; set -g __handwash_hook '{hook}'; source '{hook}'\n",
             (("XDG_CONFIG_HOME", "{home}/.config"), ("XDG_DATA_HOME", "{home}/.local/share")),
             (".config/fish", ".local/share/fish/generated_completions"),
             dot="source",

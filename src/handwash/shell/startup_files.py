@@ -132,7 +132,8 @@ _FISH_GUARD = "status is-interactive"
 def _fish_line(python: str, hook: str) -> str:
     return (
         f"{_FISH_GUARD}; and test -r {_fish_quote(hook)}"
-        f"; and set -g __handwash_python {_fish_quote(python)}; and source {_fish_quote(hook)}; or true"
+        f"; and set -g __handwash_python {_fish_quote(python)}; and set -g __handwash_hook {_fish_quote(hook)}"
+        f"; and source {_fish_quote(hook)}; or true"
     )
 
 

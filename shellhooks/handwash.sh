@@ -237,6 +237,8 @@ __handwash_gate() {
   # The status that the first attempt met, and not that of how it was given up.
   if \command test "$__handwash_again:$1" = 1:"$__handwash_stayed" && \command test "$__handwash_words" = 0; then
     \set -- "$__handwash_kept"
+  else
+    __handwash_kept=$__handwash_status
   fi
   __handwash_code=0
   # Ctrl-C ends the check by SIGINT, and with it the shell gives up this function: the person stays. So a check that
@@ -269,7 +271,6 @@ __handwash_gate() {
 # Back to the prompt. Where a function or a sourced file looks like the top level it must not run on: what is being run
 # is given up, as by an error in dash and ash, as by Ctrl-C in mksh.
 __handwash_stay() {
-  __handwash_kept=$__handwash_status
   case $__handwash_kind in
     ash) { : "${__handwash_nothing:?}"; } 2>/dev/null ;;
     mksh) \command kill -INT "$$" ;;

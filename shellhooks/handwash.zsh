@@ -30,20 +30,16 @@ if \test "${__handwash_reading-}" != "$$"; then
 fi
 
 if \test "${__handwash_reading-}" != "$$"; then
-  # A restricted shell may neither redirect nor start a program by its path.
-  [[ -o restricted ]] && \return 0
-
   # Stays, in the place of `exit`; here, because the person's own `set -e` counts: any other status than 0 would leave.
   function __handwash_stay {
     [[ -o errexit ]] && \builtin return 0
     \builtin return "$__handwash_status"
   }
 
+  # In one line of quotes: csh_junkie_quotes wants it so.
   \builtin emulate zsh -o no_aliases -o no_all_export -o no_err_exit -o no_err_return -o no_xtrace -o no_verbose \
-    -o no_warn_nested_var -c '
-      __handwash_hook=${${__handwash_hook:-${(%):-%x}}:a} __handwash_reading=$$
-      builtin source "$__handwash_hook"
-      builtin unset __handwash_reading'
+    -o no_warn_nested_var -c '__handwash_reading=$$; builtin source "${__handwash_hook::=${${__handwash_hook:-${(%):-%x}}:a}}"'
+  \builtin unset __handwash_reading
   # A person's own ignore_eof means that Ctrl-D is no way out.
   if \test -n "$__handwash_eof"; then \builtin setopt ignore_eof; fi
   \return 0
@@ -61,16 +57,20 @@ if [[ ${__handwash_loaded-} != "$$" ]]; then
   typeset -g +x __handwash_python
   __handwash_loaded=$$ __handwash_complete= __handwash_held= __handwash_trying= __handwash_asked=
 
-  # Reads the rest, unless it has been; fails where it is no longer there, or not whole.
+  # Reads the rest, unless it has been; fails where it is no longer there, or not whole. `source` would end at once after
+  # `exit` in a function (5.9). A restricted shell, which zsh becomes after its start-up files, may neither redirect nor
+  # start a program by its path.
   function __handwash_load {
     local __handwash_reading=$$
-    [[ -z $__handwash_complete && -r $__handwash_hook ]] && builtin source "$__handwash_hook" 2>/dev/null
+    [[ -o restricted ]] && return 1
+    [[ -z $__handwash_complete && -r $__handwash_hook ]] && builtin eval "$(<"$__handwash_hook")" 2>/dev/null
     [[ -n $__handwash_complete ]]
   }
 
-  # WAY STATUS LINE, from the alias below: says how many words of __handwash_step are to be run.
+  # WAY STATUS LINE, from the alias below: says up to which word of __handwash_step is to be run. From the first, or the
+  # second under the person's own ksh_arrays: both do the same.
   function __handwash_gate {
-    __handwash_step=(builtin "${${(s: :):-exit logout bye}[$1 + 1]}")
+    __handwash_step=(builtin builtin "${${(s: :):-exit logout bye}[$1 + 1]}")
     __handwash_load && __handwash_leave "$@"
     (( ${#__handwash_step} ))
   }
@@ -121,7 +121,8 @@ if [[ ${__handwash_loaded-} != "$$" ]]; then
     return 1
   }
 
-  # A closed terminal, `builtin exit`, exit in a function or sourced file. Runs in subshells too.
+  # A closed terminal, `builtin exit`, exit in a function or sourced file. Runs in subshells too. zsh 5.9 does not come
+  # here where `set -e` ends it, nor from `exit` in a function of a login shell that has a zlogout file (Debian has one).
   function __handwash_late {
     if [[ $ZSH_SUBSHELL -eq 0 && -z $__handwash_asked ]] && __handwash_load; then __handwash_late_check; fi
   }
@@ -180,7 +181,7 @@ function __handwash_text {
 
 # __handwash_off: is handwash switched off in this shell by now?
 function __handwash_off {
-  [[ ${HANDWASH_DISABLE:-0} != 0 ]]
+  [[ ${HANDWASH_DISABLE:-0} != 0 || ${HANDWASH_ON_EXIT-} == off ]]
 }
 
 # __handwash_run PATIENCE WORDS…: runs `handwash WORDS…`; 127 and silence if it is no longer there.
@@ -234,7 +235,7 @@ function __handwash_leave {
   [[ $1 -eq 1 ]] && __handwash_way=logout
   __handwash_status=$2
   # A subshell is another process. A function or a sourced file, held back, would run on after its `exit`.
-  if [[ $ZSH_SUBSHELL -ne 0 || -n $__handwash_asked || ${HANDWASH_ON_EXIT-} == off ]] || __handwash_off ||
+  if [[ $ZSH_SUBSHELL -ne 0 || -n $__handwash_asked ]] || __handwash_off ||
     [[ ${ZSH_EVAL_CONTEXT//:eval} != toplevel:shfunc:shfunc ]]; then
     return 0
   fi
@@ -251,7 +252,7 @@ function __handwash_leave {
     __handwash_trying=
     # 75: stay. 130: interrupted, where a trap on INT kept this function running. Everything else lets go.
     if [[ $__handwash_code -eq 75 || $__handwash_code -eq 130 ]]; then
-      __handwash_step=(__handwash_stay)
+      __handwash_step=(__handwash_stay __handwash_stay)
       return 0
     fi
   elif [[ -z $__handwash_trying ]]; then
@@ -295,7 +296,7 @@ function __handwash_bound {
 # --- late path --------------------------------------------------------------------------------------------------------
 
 function __handwash_late_check {
-  if [[ ${HANDWASH_ON_EXIT-} == off ]] || __handwash_off; then return 0; fi
+  if __handwash_off; then return 0; fi
   # A hook that follows may call `exit`: once is enough.
   __handwash_asked=1
   # While a widget runs, standard input is /dev/null.

@@ -80,7 +80,7 @@ def test_silent_and_complete_under_every_option(somebody: Person, option: str) -
 def test_the_whole_hook_works_under_every_option(somebody: Person, option: str) -> None:
     somebody.tree.behave(banner={"say": "the rest"}, leave={"code": 75})
     (somebody.home / "hooks").write_text("")
-    somebody.startup(before=f"zshexit_functions=(mine)\nmine() {{ \\builtin print \"mine $?\" >>~/hooks }}\n{option}")
+    somebody.startup(before=f'zshexit_functions=(mine)\nmine() {{ \\builtin print "mine $?" >>~/hooks }}\n{option}')
     terminal = somebody.shell()
     assert terminal.greeting.endswith("the rest\r\n")
     assert terminal.greeting.startswith("handwash: ")
@@ -123,7 +123,9 @@ zshexit_functions+=(mine)
 """
 
 
-@pytest.mark.parametrize("trap", ["trap 'print \"trap $?\" >>~/hooks' EXIT", "TRAPEXIT() { print \"trap $?\" >>~/hooks }"])
+@pytest.mark.parametrize(
+    "trap", ["trap 'print \"trap $?\" >>~/hooks' EXIT", 'TRAPEXIT() { print "trap $?" >>~/hooks }']
+)
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("way", ["exit", "eof", "late", "hup"])
 def test_a_persons_own_hooks_all_run(somebody: Person, trap: str, where: str, way: str) -> None:
@@ -132,7 +134,8 @@ def test_a_persons_own_hooks_all_run(somebody: Person, trap: str, where: str, wa
     left = []
     for disable in ("1", ""):
         (somebody.home / "hooks").write_text("")
-        somebody.startup(**{where: HOOKED + trap + "\n"})
+        # A HUP inside that widget of Debian's is another matter.
+        somebody.startup(**{where: HOOKED + trap + "\nzle -D zle-line-init\n"})
         terminal = somebody.shell("-l", HANDWASH_BANNER="off", HANDWASH_DISABLE=disable)
         if way == "hup":
             terminal.hang_up()
@@ -147,7 +150,9 @@ def test_a_persons_own_hooks_all_run(somebody: Person, trap: str, where: str, wa
     assert "zlogout" in left[0]
     assert "second" in left[0]
     assert left[1] == left[0]
-    assert somebody.tree.said() == [{"exit": "leave exit", "eof": "leave exit", "late": "leave eof", "hup": "leave hup"}[way]]
+    assert somebody.tree.said() == [
+        {"exit": "leave exit", "eof": "leave exit", "late": "leave eof", "hup": "leave hup"}[way]
+    ]
 
 
 def test_subshells_do_not_tell(somebody: Person) -> None:
@@ -234,7 +239,16 @@ def test_nothing_runs_at_a_prompt_and_nothing_is_started(somebody: Person) -> No
     if strace is None:
         pytest.skip("strace is not installed")
     trace = somebody.home / "trace"
-    words = [strace, "-f", "-qq", "-e", "trace=execve,fork,vfork,clone,clone3", "-o", str(trace), somebody.kind.program[0]]
+    words = [
+        strace,
+        "-f",
+        "-qq",
+        "-e",
+        "trace=execve,fork,vfork,clone,clone3",
+        "-o",
+        str(trace),
+        somebody.kind.program[0],
+    ]
     terminals = []
     for disable in ("1", ""):
         trace.unlink(missing_ok=True)
@@ -256,7 +270,7 @@ def test_the_mark_is_the_only_export(somebody: Person) -> None:
         for disable in ("1", ""):
             terminal = somebody.shell(HANDWASH_BANNER="line", HANDWASH_DISABLE=disable)
             names.append(set(terminal.run("env | sed 's/=.*//'").split()))
-        assert {name for name in names[1] - names[0]} == {"HANDWASH_SHOWN"}
+        assert names[1] - names[0] == {"HANDWASH_SHOWN"}
 
 
 # --- the banner -------------------------------------------------------------------------------------------------------
@@ -392,7 +406,10 @@ def test_scripts_and_shells_fed_through_a_pipe(somebody: Person) -> None:
         outcomes.append(
             [
                 *(piped(somebody, [zsh, *options], words) for options in ([], ["-l"], ["-s"], ["-i"], ["-is", "a"])),
-                *(on_terminal(somebody, argv) for argv in ([str(somebody.home / "script"), "a"], [zsh, "-i", "./script"], [zsh, "./script"])),
+                *(
+                    on_terminal(somebody, argv)
+                    for argv in ([str(somebody.home / "script"), "a"], [zsh, "-i", "./script"], [zsh, "./script"])
+                ),
                 on_terminal(somebody, [zsh, "-i", "./script"], VSCODE_RESOLVING_ENVIRONMENT="1"),
             ]
         )

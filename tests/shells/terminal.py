@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -186,7 +187,7 @@ class Terminal:
     """A shell under a pseudo-terminal whose prompt shows the last status."""
 
     # What else a line editor writes after the prompt is for the terminal.
-    PROMPT = re.compile(r"\[(\d+)\]> (?:\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\(B|[\x0f\r])*$")
+    PROMPT = re.compile(r"\[(\d+)\]> (?:\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\(B|[\x0f\r\x08 ])*$")
     # Sequences, the sign for a missing line end (fish), a line drawn again (ksh), a line that is overwritten.
     DECORATION = re.compile(
         r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>78M]|\x1b\(B|\x1b\][^\x07]*\x07|\x0f|⏎ *\r?|[^\n]*\x08{20,}|[^\n]*\r(?![\r\n])"
@@ -221,7 +222,13 @@ class Terminal:
         """Waits for the prompt; the output before it."""
         self.child.expect(self.PROMPT)
         self.status = int(self.child.match.group(1))
+        if self.kind.name == "ksh":
+            # A Ctrl-D that comes while ksh93 sets up its line editor is an interrupt to it, with and without the hook.
+            until(self._edits, "the line editor did not start")
         return self.plain(str(self.child.before))
+
+    def _edits(self) -> bool:
+        return not termios.tcgetattr(self.child.child_fd)[3] & termios.ICANON
 
     def plain(self, text: str) -> str:
         """Without what a line editor writes to move the cursor and to colour."""

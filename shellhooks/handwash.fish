@@ -38,9 +38,11 @@ function __handwash_for_a_person
         end
     end
 end
-if test -r /proc/self/cmdline
-    __handwash_for_a_person (string split0 </proc/self/cmdline); or return 0
+if test -r /proc/self/cmdline; and not __handwash_for_a_person (string split0 </proc/self/cmdline)
+    functions -e __handwash_for_a_person
+    return 0
 end
+functions -e __handwash_for_a_person
 
 # --- gate -------------------------------------------------------------------------------------------------------------
 
@@ -57,7 +59,7 @@ if not functions -q exit
         # More than one line: in a function, or in a sourced file, where `exit` ends only the file. Held back, what called
         # it would run on.
         status stack-trace | read -l --line __handwash_here __handwash_caller
-        if test -z "$__handwash_caller" -a (count $argv) -lt 2; and not contains -- "$argv" -h --help
+        if test -z "$__handwash_caller" -a (builtin count $argv) -lt 2; and not contains -- "$argv" -h --help
             __handwash_leave $__handwash_status
             test -z "$__handwash_stay"; or return $__handwash_stay
         end
@@ -97,14 +99,14 @@ function __handwash_leave
     set -l now (__handwash_now)
     set -l again
     # The second attempt in a row leaves. In a row: on the next line of input, within a minute.
-    if test -n "$__handwash_held"; and test (math $now - $__handwash_held) -le 60
+    if test -n "$__handwash_held"; and test (builtin math $now - $__handwash_held) -le 60
         set again --again
     end
     set -g __handwash_held $now
     # Counts the lines after this one, up to the second.
     set -g __handwash_lines 0
     function __handwash_counted --on-event fish_preexec
-        set -g __handwash_lines (math $__handwash_lines + 1)
+        set -g __handwash_lines (builtin math $__handwash_lines + 1)
         if test $__handwash_lines -ge 2
             set -g __handwash_held ''
             functions -e __handwash_counted
@@ -170,33 +172,33 @@ function __handwash_text
     if string match -q 'zh*' -- $locale[1]; and not string match -qir '\.(gb|big)' -- $locale[1]
         switch $argv[1]
             case node
-                echo 'handwash：%.200s：作业 %.200s，在它的计算节点 %.200s 上'
+                builtin echo 'handwash：%.200s：作业 %.200s，在它的计算节点 %.200s 上'
             case allocation
-                echo 'handwash：%.200s：作业 %.200s 的分配 shell，仍在这台机器上'
+                builtin echo 'handwash：%.200s：作业 %.200s 的分配 shell，仍在这台机器上'
             case plain
-                echo 'handwash：%.200s：此 shell 不在任何作业里'
+                builtin echo 'handwash：%.200s：此 shell 不在任何作业里'
             case devices
-                echo '；CUDA_VISIBLE_DEVICES=%.200s'
+                builtin echo '；CUDA_VISIBLE_DEVICES=%.200s'
             case hidden
-                echo '；CUDA_VISIBLE_DEVICES 已设置但为空：程序看不到任何算力卡'
+                builtin echo '；CUDA_VISIBLE_DEVICES 已设置但为空：程序看不到任何算力卡'
             case hung
-                echo 'handwash：检查没有按时完成，不再等待，直接离开'
+                builtin echo 'handwash：检查没有按时完成，不再等待，直接离开'
         end
         return 0
     end
     switch $argv[1]
         case node
-            echo 'handwash: %.200s: in job %.200s, on its compute node %.200s'
+            builtin echo 'handwash: %.200s: in job %.200s, on its compute node %.200s'
         case allocation
-            echo 'handwash: %.200s: allocation shell of job %.200s, still on this machine'
+            builtin echo 'handwash: %.200s: allocation shell of job %.200s, still on this machine'
         case plain
-            echo 'handwash: %.200s: no job in this shell'
+            builtin echo 'handwash: %.200s: no job in this shell'
         case devices
-            echo '; CUDA_VISIBLE_DEVICES=%.200s'
+            builtin echo '; CUDA_VISIBLE_DEVICES=%.200s'
         case hidden
-            echo '; CUDA_VISIBLE_DEVICES is set but empty: programs see no GPU'
+            builtin echo '; CUDA_VISIBLE_DEVICES is set but empty: programs see no GPU'
         case hung
-            echo 'handwash: the check did not finish in time; leaving without it'
+            builtin echo 'handwash: the check did not finish in time; leaving without it'
     end
 end
 
@@ -205,7 +207,7 @@ function __handwash_now
     set -l up 0
     test -r /proc/uptime; and read -l up </proc/uptime
     string split -m 1 . -- $up | read -l seconds
-    echo $seconds
+    builtin echo $seconds
 end
 
 # __handwash_run PATIENCE WORDS…: runs `handwash WORDS…`; 127 and silence if it is no longer there.
@@ -232,7 +234,11 @@ function __handwash_run
     string match -qr '^[0-9]{1,2}$' -- "$limit"; or set limit 3
     # Found by path, since PATH may be empty. Busybox's has neither option.
     if test -x /usr/bin/timeout; and not string match -q '*busybox*' (builtin realpath /usr/bin/timeout)
-        set -p run /usr/bin/timeout --foreground --preserve-status -k $argv[1] (math $limit + 2)
+        set -p run /usr/bin/timeout --foreground --preserve-status -k $argv[1] (builtin math $limit + 2)
+    end
+    # fish gives up a start-up file when a foreground program dies of SIGINT: the banner's ends by itself then.
+    if test "$argv[2]" = banner
+        set -p run /bin/sh -c 'trap : INT; "$@"; exit "$?"' sh
     end
     # -I does not cover the libraries that modules and conda put before Python's own.
     if set -q LD_LIBRARY_PATH
@@ -289,7 +295,14 @@ function __handwash_greet
         __handwash_say hidden ''
     end
     builtin printf '\n' >&2
-    test "$HANDWASH_BANNER" = line; or __handwash_run 1 banner </dev/null >&2
+    test "$HANDWASH_BANNER" != line; or return 0
+    # While fish reads its start-up files its programs are in its own process group, and Ctrl-C is for fish too.
+    set -l control interactive
+    status is-full-job-control; and set control full
+    status is-no-job-control; and set control none
+    status job-control full
+    __handwash_run 1 banner </dev/null >&2
+    status job-control $control
 end
 __handwash_greet
 return 0

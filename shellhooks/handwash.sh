@@ -36,7 +36,7 @@ case ${TERM:-dumb} in dumb) \return 0 ;; esac
 # Under `set -a` every name made here would be exported.
 case $- in *a*) __handwash_allexport=1 && \set +a ;; *) __handwash_allexport= ;; esac
 
-__handwash_loaded=$$ __handwash_held='' __handwash_trying='' __handwash_asked='' __handwash_leaving=''
+__handwash_loaded=$$ __handwash_held='' __handwash_trying='' __handwash_asked='' __handwash_gone='' __handwash_leaving=''
 __handwash_kind=ash
 case ${KSH_VERSION-} in Version*) __handwash_kind=ksh93 ;; '@'*) __handwash_kind=mksh ;; esac
 # The status of a command that was given up.
@@ -95,8 +95,9 @@ __handwash_run() {
     \set -- "$__handwash_python" -I -S "$__handwash_main" "$@"
   else
     __handwash_program=$(\unalias handwash; \unset -f handwash; \command -v handwash) 2>/dev/null
-    # A relative name was found through a relative part of PATH: never a program of the working directory.
-    case $__handwash_program in /*) ;; *) \return 127 ;; esac
+    # Never a program of the working directory. ksh93 and mksh make the name absolute where that part of PATH is not.
+    case ":${PATH-}:" in *":${__handwash_program%/*}:"*) ;; *) \return 127 ;; esac
+    case $__handwash_program in /*/*) ;; *) \return 127 ;; esac
     \set -- "$__handwash_program" "$@"
   fi
   __handwash_limit=${__handwash_limit%%.*}
@@ -234,6 +235,9 @@ __handwash_gate() {
     __handwash_again=1
   fi
   __handwash_held=$__handwash_now:$__handwash_input
+  # Let go, and still here: stopped jobs. ksh93 lets the second attempt go only if no program ran since.
+  \command test -z "$__handwash_again" || __handwash_trying=$__handwash_trying$__handwash_gone
+  __handwash_gone=
   # The status that the first attempt met, and not that of how it was given up.
   if \command test "$__handwash_again:$1" = 1:"$__handwash_stayed" && \command test "$__handwash_words" = 0; then
     \set -- "$__handwash_kept"
@@ -262,7 +266,7 @@ __handwash_gate() {
   __handwash_told "$__handwash_code"
   # The moment, and not just a mark: with stopped jobs the shell stays after all, and mksh gives up this function.
   __handwash_clock
-  __handwash_asked=$__handwash_now
+  __handwash_asked=$__handwash_now __handwash_gone=1
   \exit "$@"
   # shellcheck disable=SC2317  # still here: stopped jobs
   __handwash_asked=

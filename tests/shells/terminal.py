@@ -12,7 +12,6 @@ import re
 import shutil
 import signal
 import sys
-import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -187,7 +186,7 @@ class Terminal:
     """A shell under a pseudo-terminal whose prompt shows the last status."""
 
     # What else a line editor writes after the prompt is for the terminal.
-    PROMPT = re.compile(r"\[(\d+)\]> (?:\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\(B|[\x0f\r\x08 ])*$")
+    PROMPT = re.compile(r"\[(\d+)\]> (?:\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\(B|[\x0f\r]| *\x08{20,})*$")
     # Sequences, the sign for a missing line end (fish), a line drawn again (ksh), a line that is overwritten.
     DECORATION = re.compile(
         r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>78M]|\x1b\(B|\x1b\][^\x07]*\x07|\x0f|⏎ *\r?|[^\n]*\x08{20,}|[^\n]*\r(?![\r\n])"
@@ -210,6 +209,7 @@ class Terminal:
         self.child.ptyproc.delayafterclose = 0  # type: ignore[union-attr]
         self.child.ptyproc.delayafterterminate = 0.01  # type: ignore[union-attr]
         self.greeting = ""
+        self.greeted = False
         self.status: int | None = None
         if expect_prompt:
             self.greeting = self.prompt()
@@ -222,13 +222,13 @@ class Terminal:
         """Waits for the prompt; the output before it."""
         self.child.expect(self.PROMPT)
         self.status = int(self.child.match.group(1))
-        if self.kind.name == "ksh":
-            # A Ctrl-D that comes while ksh93 sets up its line editor is an interrupt to it, with and without the hook.
-            until(self._edits, "the line editor did not start")
-        return self.plain(str(self.child.before))
-
-    def _edits(self) -> bool:
-        return not termios.tcgetattr(self.child.child_fd)[3] & termios.ICANON
+        before = self.child.before
+        if self.kind.name == "ksh" and not self.greeted:
+            # ksh93 draws its first prompt twice, and a Ctrl-D that comes in between is an interrupt to it, with and
+            # without the hook.
+            self.child.expect(["\x08{20,}$", pexpect.TIMEOUT], timeout=0.1)
+        self.greeted = True
+        return self.plain(str(before))
 
     def plain(self, text: str) -> str:
         """Without what a line editor writes to move the cursor and to colour."""

@@ -279,7 +279,13 @@ def on_terminal(somebody: Person, argv: list[str], **env: str) -> tuple[int, str
     ],
 )
 @pytest.mark.parametrize(
-    "command", ["exit 7", "functions -a | string match '*hand*'; functions -q exit; bind | count; false; exit"]
+    "command",
+    [
+        "exit 7",
+        "set -q HANDWASH_SHOWN; echo $status; false; exit",
+        "env | sort | grep -v ^_=",
+        "function f; exit 3; end; f",
+    ],
 )
 def test_fish_c_on_a_terminal_and_without(somebody: Person, options: list[str], command: str) -> None:
     argv = [*somebody.kind.program, *options, command]
@@ -294,9 +300,9 @@ def test_fish_c_on_a_terminal_and_without(somebody: Person, options: list[str], 
 def test_scripts_and_shells_fed_through_a_pipe(somebody: Person) -> None:
     fish = somebody.kind.program[0]
     script = somebody.home / "script"
-    script.write_text(f"#!{fish} -i\necho on; functions -q __handwash_late; echo $status; false\nexit\n")
+    script.write_text(f"#!{fish} -i\necho on; set -q HANDWASH_SHOWN; echo $status; false\nexit\n")
     script.chmod(0o755)
-    words = b"echo on; functions -q __handwash_late; echo $status; false; exit\n"
+    words = b"echo on; set -q HANDWASH_SHOWN; echo $status; false; exit\n"
     outcomes = []
     for hook in ("", None):
         somebody.startup(hook=hook)

@@ -266,10 +266,11 @@ def test_ctrl_d_at_the_end_of_a_word_lists_completions(somebody: Person) -> None
 
 
 def test_ctrl_d_elsewhere_keeps_its_meaning(somebody: Person) -> None:
-    """At a continuation line, in vared and select, and given to a program."""
+    """In select and read, and given to a program."""
     quiet(somebody)
     terminal = somebody.shell()
     terminal.child.sendline("cat")
+    until(lambda: Path(f"/proc/{_foreground(terminal.pid)}/comm").read_text() == "cat\n", "cat did not start")
     terminal.child.sendline("given")
     terminal.child.expect_exact("given\r\ngiven\r\n")
     terminal.child.sendeof()
@@ -278,8 +279,8 @@ def test_ctrl_d_elsewhere_keeps_its_meaning(somebody: Person) -> None:
     terminal.child.expect_exact("?# ")
     terminal.child.sendeof()
     assert terminal.prompt().endswith("selected\r\n")
-    terminal.child.sendline("read x; echo read $?")
-    terminal.child.expect_exact("\r\n")
+    terminal.child.sendline("print 're''ady'; read x; echo read $?")
+    terminal.child.expect_exact("ready\r\n")
     terminal.child.sendeof()
     assert terminal.prompt().endswith("read 1\r\n")
     assert somebody.tree.said() == []

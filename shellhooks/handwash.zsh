@@ -5,12 +5,11 @@
 # at once if the banner is due.
 #
 # How it is written, and why:
-# - The guards are POSIX shell, for another shell or an old zsh that meets this file by mistake. After them
-#   the file reads itself once more under `emulate zsh -o no_aliases -c`. What is read so is
-#   parsed without a person's aliases (global ones too) and without options that change the syntax, and each function
-#   made so runs under these options again, whatever the person sets later.
-# - No function of ours calls `exit`: zsh then leaves from inside a function, and of the person's `zshexit` hooks only the
-#   first command of the first one still runs (5.9).
+# - The guards are POSIX shell, for another shell or an old zsh that meets this file by mistake. After them the file reads
+#   itself once more under `emulate zsh -o no_aliases -c`. What is read so is parsed without a person's aliases (global
+#   ones too) and without options that change the syntax, and each function made so runs under these options again,
+#   whatever the person sets later.
+# - No function of ours calls `exit`: after `exit` in a function only the first of all zshexit hooks runs (5.9).
 # - `__handwash_python` (set by whoever installed this, never exported) is the interpreter; without it the `handwash`
 #   command is looked up when it is needed. `__handwash_hook` is this file.
 
@@ -41,7 +40,7 @@ if \test "${__handwash_reading-}" != "$$"; then
     -o no_warn_nested_var -c '__handwash_reading=$$; builtin source "${__handwash_hook::=${${__handwash_hook:-${(%):-%x}}:a}}"'
   \builtin unset __handwash_reading
   # A person's own ignore_eof means that Ctrl-D is no way out.
-  if \test -n "$__handwash_eof"; then \builtin setopt ignore_eof; fi
+  if \test -n "${__handwash_eof-}"; then \builtin setopt ignore_eof; fi
   \return 0
 fi
 
@@ -104,7 +103,7 @@ if [[ ${__handwash_loaded-} != "$$" ]]; then
   # The widget on ^D.
   function __handwash_end_of_file {
     if [[ -n $BUFFER || $CONTEXT != start ]]; then
-      __handwash_load && __handwash_bound
+      if __handwash_load; then __handwash_bound; else zle .delete-char-or-list; fi
     else
       # Where the alias is no longer ours, past the one that took its place.
       BUFFER='\builtin exit'

@@ -95,11 +95,15 @@ def test_the_whole_hook_works_under_every_option(somebody: Person, option: str) 
 
 
 def test_options_are_as_the_person_left_them(somebody: Person) -> None:
+    """After the banner and a check."""
+    somebody.tree.behave(leave={"code": 75})
     for option in ("", "setopt all_export ksh_arrays", "emulate zsh", "set -x; set +x"):
         seen = []
         for disable in ("1", ""):
             somebody.startup(before=option)
-            terminal = somebody.shell(HANDWASH_BANNER="off", HANDWASH_DISABLE=disable)
+            terminal = somebody.shell(HANDWASH_DISABLE=disable)
+            if not disable:
+                terminal.run("exit")
             seen.append(set(terminal.run("setopt").split()))
         assert seen[1] - seen[0] == {"ignoreeof"}
         assert seen[0] <= seen[1]
@@ -465,8 +469,8 @@ def test_uninstalled_under_an_open_shell(somebody: Person) -> None:
         shutil.copy(HOOKS / "handwash.zsh", somebody.tree.hook.parent)
         terminal = somebody.shell(HANDWASH_BANNER="off")
         shutil.rmtree(somebody.tree.folder)
-        terminal.child.send("echo text\x04\x04\r")
-        terminal.prompt()
+        terminal.child.send("echo xtext" + 5 * "\x1b[D" + "\x04\r")
+        assert shown(terminal.prompt())[-1] == "text"
         terminal.child.send(way)
         assert terminal.ends() == (4 if "4" in way else 0)
         assert shown(terminal.rest) == [way.strip().replace("\x04", "exit")]

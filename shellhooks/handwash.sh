@@ -349,7 +349,7 @@ if __handwash_traps; then
   if \command test "$__handwash_kind" != ksh93 && \command test -z "${__handwash_on_HUP+set}"; then
     \trap '\__handwash_hup' HUP
   fi
-  # mksh runs the EXIT trap at `exec PROGRAM` too, which nobody leaves by: remembered is the line that said `exec`.
+  # mksh runs the EXIT trap at `exec BUILTIN` too, and no shell asks at `exec`: remembered is the line that said it.
   if \command test "$__handwash_kind" = mksh && ! \command alias exec >/dev/null 2>&1; then
     # shellcheck disable=SC2016,SC2139  # expanded where it is used
     \command alias exec='__handwash_exec=${LINENO-} exec'

@@ -166,9 +166,9 @@ if ("$__handwash_text" =~ zh* && "$__handwash_text" !~ *.[gG][bB]* && "$__handwa
   set __handwash_chinese
 
 # One command, since of an alias with `;` in it `false && exit` runs the part behind that. What is `eval`ed is in memory: a
-# hook that is gone keeps nobody. Not asked is in a subshell, which is another process, and in a file that is being read
-# (tcsh has it open as descriptor 6): there `exit` only ends the file.
-set __handwash_gate = 'if (-I /proc/self/. == -I /proc/$$/. && ! -f /proc/self/fd/6 && -r $__handwash_hook:q) source $__handwash_hook:q __handwash_leave $__handwash_exit; :'
+# hook that is gone keeps nobody, nor does one that was not read to its end last time. Not asked is in a subshell, which is
+# another process, and in a file that is being read (tcsh has it open as descriptor 6): there `exit` only ends the file.
+set __handwash_gate = 'unset __handwash_go; if (-I /proc/self/. == -I /proc/$$/. && ! -f /proc/self/fd/6 && -r $__handwash_hook:q && ! $?__handwash_reading) set __handwash_go; unset __handwash_reading; if ($?__handwash_go) set __handwash_reading; if ($?__handwash_go) source $__handwash_hook:q __handwash_leave $__handwash_exit; :'
 
 # A person's own aliases stay theirs.
 if ("`alias exit; alias logout`" == "") then
@@ -273,3 +273,4 @@ if (! -e /dev/$tty) set __handwash_words = (leave hup) __handwash_patience = 60
 if ("$__handwash_exit" == run) source $__handwash_hook:q __handwash_run
 
 __handwash_end:
+unset __handwash_reading

@@ -49,6 +49,11 @@ def gets_out(
     return shown
 
 
+def asks(somebody: Person) -> int:
+    """How often `gets_out` meets the check: tcsh runs nothing on Ctrl-D."""
+    return 1 if somebody.kind.name == "tcsh" else 2
+
+
 def asked(somebody: Person) -> bool:
     return bool(somebody.tree.said())
 
@@ -57,7 +62,7 @@ def asked(somebody: Person) -> bool:
 def test_pythonhome_and_pythonpath(somebody: Person) -> None:
     somebody.startup(after=set_in(somebody, PYTHONHOME="/nowhere", PYTHONPATH="/nowhere"))
     gets_out(somebody)
-    assert len(somebody.tree.said()) == 2
+    assert len(somebody.tree.said()) == asks(somebody)
 
 
 @EVERY
@@ -65,7 +70,7 @@ def test_modules_in_the_working_directory(somebody: Person) -> None:
     for name in ("json", "psutil", "os", "sitecustomize"):
         (somebody.home / f"{name}.py").write_text("raise SystemExit(99)\n")
     gets_out(somebody)
-    assert len(somebody.tree.said()) == 2
+    assert len(somebody.tree.said()) == asks(somebody)
 
 
 @EVERY
@@ -78,7 +83,7 @@ def test_libraries_of_somebody_else(somebody: Person, tmp_path: Path) -> None:
     somebody.startup(after=set_in(somebody, LD_LIBRARY_PATH=str(junk)))
     gets_out(somebody)
     calls = [call for call in somebody.tree.calls() if call["argv"] != ["banner"]]
-    assert len(calls) == 2
+    assert len(calls) == asks(somebody)
     for call in calls:
         assert call["env"]["HANDWASH_LD_LIBRARY_PATH"] == str(junk)  # type: ignore[index]
         assert not call["env"].get("LD_LIBRARY_PATH")  # type: ignore[attr-defined]
@@ -91,7 +96,7 @@ def test_path_leads_nowhere(somebody: Person, path: str) -> None:
     (somebody.home / "handwash").chmod(0o755)
     somebody.startup(after=set_in(somebody, PATH=path))
     assert "evil" not in "".join(gets_out(somebody))
-    assert len(somebody.tree.said()) == 2
+    assert len(somebody.tree.said()) == asks(somebody)
     # And where no interpreter is known either.
     hook = somebody.tree.hook.parent / somebody.kind.hook
     somebody.startup(hook=f"{somebody.kind.dot} '{hook}'\n", after=set_in(somebody, PATH=path))
@@ -162,7 +167,7 @@ def test_a_home_that_is_read_only(somebody: Person) -> None:
     try:
         # fish says by itself that it cannot keep its variables.
         gets_out(somebody, before=POWERLESS if os.geteuid() == 0 else [], complaints=somebody.kind.name != "fish")
-        assert len(somebody.tree.said()) == 2
+        assert len(somebody.tree.said()) == asks(somebody)
     finally:
         for folder, _folders, _files in os.walk(somebody.home):
             Path(folder).chmod(0o700)
@@ -181,7 +186,7 @@ def test_a_home_that_is_full(somebody: Person, tmp_path: Path) -> None:
     )
     before = ["unshare", "--mount", "--propagation", "private", "sh", str(script)]
     gets_out(somebody, before=before, complaints=somebody.kind.name != "fish")
-    assert len(somebody.tree.said()) == 2
+    assert len(somebody.tree.said()) == asks(somebody)
 
 
 @EVERY
@@ -204,7 +209,7 @@ def test_a_home_that_is_full(somebody: Person, tmp_path: Path) -> None:
 def test_leave_crashes_or_prints_garbage(somebody: Person, leave: dict[str, object]) -> None:
     somebody.tree.behave(leave=leave)
     gets_out(somebody, complaints=False)
-    assert len(somebody.tree.said()) == 2
+    assert len(somebody.tree.said()) == asks(somebody)
 
 
 @EVERY
@@ -214,7 +219,7 @@ def test_leave_hangs(somebody: Person) -> None:
     start = time.monotonic()
     shown = gets_out(somebody, limit=8)
     assert time.monotonic() - start >= 1.9
-    for text in shown:
+    for text in shown[: asks(somebody)]:
         assert "did not finish in time" in text
 
 

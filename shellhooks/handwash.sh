@@ -73,6 +73,12 @@ __handwash_clock() {
   __handwash_now=${__handwash_now%%.*}
 }
 
+# __handwash_export NAME=VALUE: not if it is read-only. That would end the function in ksh93, whose subshells are no fork.
+__handwash_export() {
+  if \command test "$__handwash_kind" = ksh93 && ! (\command export "$1") 2>/dev/null; then \return 0; fi
+  \command export "$1" 2>/dev/null || \:
+}
+
 # __handwash_off: is handwash switched off in this shell by now?
 __handwash_off() {
   \command test "${HANDWASH_ON_EXIT-}" != off || \return 0
@@ -104,7 +110,8 @@ __handwash_run() {
   case $__handwash_limit in [1-9] | [1-9][0-9]) ;; 0) ;; *) __handwash_limit=3 ;; esac
   # Found by path, since PATH may be empty. Busybox's has neither option.
   if \command test -x /usr/bin/timeout && ! \command test /usr/bin/timeout -ef /bin/busybox; then
-    \set -- /usr/bin/timeout --foreground --preserve-status -k "$__handwash_patience" $((__handwash_limit + 2)) "$@"
+    \set -- /usr/bin/timeout --foreground --preserve-status -k "$__handwash_patience" \
+      "$((__handwash_limit + 2))" "$@"
   fi
   if \command test -z "${LD_LIBRARY_PATH-}${LD_PRELOAD-}"; then
     "$@"
@@ -112,9 +119,9 @@ __handwash_run() {
     # -I does not cover the libraries that modules and conda put before Python's own. Each in a statement of its own:
     # a name that is read-only only makes its own statement fail.
     (
-      \command export HANDWASH_LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}" 2>/dev/null || \:
-      \command export LD_LIBRARY_PATH='' 2>/dev/null || \:
-      \command export LD_PRELOAD='' 2>/dev/null || \:
+      __handwash_export HANDWASH_LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}"
+      __handwash_export LD_LIBRARY_PATH=
+      __handwash_export LD_PRELOAD=
       \exec "$@"
     )
   fi
@@ -171,11 +178,12 @@ END
   fi
   \command test -n "$__handwash_list" || \return 0
   # Each line is `trap -- TEXT NAME`, with TEXT quoted so that it can be read again, over several lines if need be.
-  __handwash_line=$(\command alias trap 2>/dev/null) || __handwash_line=
+  __handwash_line=
+  if \command alias trap >/dev/null 2>&1; then __handwash_line=$(\command alias trap); fi
   \command alias trap=__handwash_take
   \eval "$__handwash_list"
   \command unalias trap
-  \command test -z "$__handwash_line" || \command alias "$__handwash_line"
+  \command test -z "$__handwash_line" || \eval "\\command alias $__handwash_line"
 }
 
 # Stands in for `trap` while the list is read.
@@ -368,9 +376,9 @@ __handwash_safe() {
   case $__handwash_rest in "$__handwash_text") ;; *) __handwash_text=${__handwash_text%"$__handwash_rest"} ;; esac
   while \:; do
     case $__handwash_text in
-      *[!0-9A-Za-z._:/,+-]*)
-        __handwash_rest=${__handwash_text#*[!0-9A-Za-z._:/,+-]}
-        __handwash_text="${__handwash_text%%[!0-9A-Za-z._:/,+-]*}?$__handwash_rest"
+      *[!0-9A-Za-z._:/,+?-]*)
+        __handwash_rest=${__handwash_text#*[!0-9A-Za-z._:/,+?-]}
+        __handwash_text="${__handwash_text%%[!0-9A-Za-z._:/,+?-]*}?$__handwash_rest"
         ;;
       *) \return 0 ;;
     esac
@@ -379,7 +387,7 @@ __handwash_safe() {
 
 # The first line, said before any program starts, then `handwash banner`.
 __handwash_greet() {
-  \command export HANDWASH_SHOWN="$__handwash_host:${SLURM_JOB_ID-}:$$" 2>/dev/null || \:
+  __handwash_export HANDWASH_SHOWN="$__handwash_host:${SLURM_JOB_ID-}:$$"
   __handwash_safe "${__handwash_host%%.*}"
   __handwash_host=$__handwash_text
   __handwash_safe "${SLURM_JOB_ID-}"

@@ -396,17 +396,18 @@ __handwash_greet() {
   __handwash_node=$__handwash_text
   __handwash_safe "${CUDA_VISIBLE_DEVICES-}"
   if __handwash_chinese; then
+    # In braces: ksh93 takes the first bytes of a Chinese character for a part of the name.
     if \command test -z "$__handwash_job"; then
-      __handwash_words="handwash：$__handwash_host：此 shell 不在任何作业里"
+      __handwash_words="handwash：${__handwash_host}：此 shell 不在任何作业里"
     elif \command test -n "$__handwash_node"; then
-      __handwash_words="handwash：$__handwash_host：作业 $__handwash_job，在它的计算节点 $__handwash_node 上"
+      __handwash_words="handwash：${__handwash_host}：作业 ${__handwash_job}，在它的计算节点 ${__handwash_node} 上"
     else
-      __handwash_words="handwash：$__handwash_host：作业 $__handwash_job 的分配 shell，仍在这台机器上"
+      __handwash_words="handwash：${__handwash_host}：作业 ${__handwash_job} 的分配 shell，仍在这台机器上"
     fi
     if \command test -n "$__handwash_text"; then
-      __handwash_words="$__handwash_words；CUDA_VISIBLE_DEVICES=$__handwash_text"
+      __handwash_words="${__handwash_words}；CUDA_VISIBLE_DEVICES=${__handwash_text}"
     elif \command test -n "${CUDA_VISIBLE_DEVICES+set}"; then
-      __handwash_words="$__handwash_words；CUDA_VISIBLE_DEVICES 已设置但为空：程序看不到任何算力卡"
+      __handwash_words="${__handwash_words}；CUDA_VISIBLE_DEVICES 已设置但为空：程序看不到任何算力卡"
     fi
   else
     if \command test -z "$__handwash_job"; then

@@ -103,9 +103,10 @@ def test_exit_in_a_start_up_file_ends_that_file_alone(somebody: Person) -> None:
 
 
 def test_what_follows_the_hook_is_read(somebody: Person) -> None:
-    for env in ({}, {"HANDWASH_DISABLE": "1"}, {"TERM": "dumb"}):
-        terminal = opened(somebody, after="set after = here")
-        terminal = somebody.shell(**env)
+    opened(somebody, after="set after = here")
+    for name, value in (("HANDWASH_BANNER", "off"), ("HANDWASH_DISABLE", "1"), ("TERM", "dumb")):
+        somebody.env[name] = value
+        terminal = somebody.shell()
         assert "here" in terminal.run("echo $after")
         terminal.run("source ~/.tcshrc")
         assert "here" in terminal.run("echo $after")
@@ -265,7 +266,8 @@ def test_the_whole_hook_works_under_every_option(somebody: Person, option: str) 
     ],
 )
 def test_the_first_line_says_what_the_shell_knows(somebody: Person, env: dict[str, str], line: str) -> None:
-    terminal = somebody.shell(HANDWASH_BANNER="line", **env)
+    somebody.env.update(env, HANDWASH_BANNER="line")
+    terminal = somebody.shell()
     assert terminal.greeting == line.replace("HOST", os.uname().nodename.split(".")[0]) + "\r\n"
     assert somebody.tree.calls() == []
 
@@ -282,7 +284,7 @@ def test_sourcing_forks_once(somebody: Person) -> None:
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")
-    counts = []
+    counts: list[int] = []
     for hook in ("", None):
         somebody.startup(hook=hook)
         trace = somebody.home / f"trace{len(counts)}"

@@ -124,7 +124,8 @@ def test_a_persons_trap_alias_is_given_back(somebody: Person) -> None:
     ],
 )
 def test_the_first_line_says_what_the_shell_knows(somebody: Person, env: dict[str, str], line: str) -> None:
-    terminal = somebody.shell(HANDWASH_BANNER="line", **env)
+    somebody.env.update(env, HANDWASH_BANNER="line")
+    terminal = somebody.shell()
     assert line.replace("HOST", HOST) in terminal.greeting.split("\r\n")
     assert somebody.tree.calls() == []
 
@@ -134,7 +135,7 @@ def test_sourcing_forks_never(somebody: Person) -> None:
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")
-    counts = []
+    counts: list[int] = []
     for hook in ("", None):
         somebody.startup(before="trap 'echo mine >>traps' EXIT", hook=hook)
         trace = somebody.home / f"trace{len(counts)}"

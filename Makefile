@@ -48,6 +48,7 @@ bench: $(VENV)/installed
 	$(RUN) benchmarks/check_cost.py
 	$(RUN) benchmarks/source_cost.py
 	$(RUN) benchmarks/safe_srun_cost.py
+	$(RUN) benchmarks/hooks.py
 
 messages: $(VENV)/installed
 	$(RUN) tools/messages.py update

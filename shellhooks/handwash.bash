@@ -191,8 +191,9 @@ function __handwash_run {
     __handwash_command=("$__handwash_python" -I -S "$__handwash_main")
   else
     __handwash_command=("$(\builtin type -P handwash)")
-    # A relative name was found through a relative part of PATH: never a program of the working directory.
-    [[ ${__handwash_command[0]} == /* ]] || \builtin return 127
+    # Never a program of the working directory: a relative name was found through a relative part of PATH, and from an
+    # empty part (an empty PATH is one) bash makes a whole path that is in no part.
+    [[ ${__handwash_command[0]} == /* && :${PATH-}: == *":${__handwash_command[0]%/*}:"* ]] || \builtin return 127
   fi
   __handwash_limit=${__handwash_limit%%.*}
   [[ $__handwash_limit == [0-9] || $__handwash_limit == [0-9][0-9] ]] || __handwash_limit=3

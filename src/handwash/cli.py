@@ -134,7 +134,7 @@ def _shell_command(command: str, options: argparse.Namespace) -> int:
     from handwash.shell import install
 
     act: Callable[..., int] = install.install if command == "install" else install.uninstall
-    return act(shell=options.shell, dry_run=options.dry_run, out=render.say)
+    return act(shell=options.shell, system=options.system, dry_run=options.dry_run, out=render.say)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -167,6 +167,11 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("install", "uninstall"):
         parsers[name].add_argument("--shell", metavar="SHELL", help=_("the shell; else the one you are in"))
         parsers[name].add_argument("--dry-run", action="store_true", help=_("show the change, write nothing"))
+        parsers[name].add_argument(
+            "--system",
+            action="store_true",
+            help=_("for everybody on this machine, in /etc; for every shell, or for --shell"),
+        )
     parsers["leave"].add_argument("how", choices=("exit", "logout", "eof", "hup"), help=_("the way out"))
     parsers["leave"].add_argument("--again", action="store_true", help=_("the second attempt in a row"))
     return top

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.shells.terminal import BASH, Person, person
+from tests.shells.terminal import KINDS, Person, person
 
 
 @pytest.fixture
-def somebody(tmp_path: Path) -> Iterator[Person]:
-    if not Path(BASH).exists():
-        pytest.skip("bash is not installed")
-    with person(tmp_path) as one:
+def somebody(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Person]:
+    """Whose shell is bash, or the one that `parametrize("somebody", ["zsh", ...], indirect=True)` names."""
+    kind = KINDS[getattr(request, "param", "bash")]
+    if not kind.present:
+        pytest.skip(f"{kind.name} is not installed")
+    with person(tmp_path, kind) as one:
         yield one

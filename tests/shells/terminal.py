@@ -1,7 +1,7 @@
 """A person at a terminal: a real shell under a pseudo-terminal, in a home of its own, with the hook in its start-up file.
 
 `Tree` is an installation whose commands are a stand-in: it writes down how it was called and answers as the test wants,
-so that the hook is tested by itself. `Terminal` is the person.
+so that the hook is tested by itself. `ShellKind` is what differs between shells. `Terminal` is the person.
 """
 
 from __future__ import annotations
@@ -16,13 +16,100 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pexpect
 
 REPO = Path(__file__).resolve().parents[2]
-HOOK = REPO / "shellhooks" / "handwash.bash"
+HOOKS = REPO / "shellhooks"
+HOOK = HOOKS / "handwash.bash"
 BASH = shutil.which("bash") or "/bin/bash"
 LIMIT = 20.0
+
+
+class ShellKind(NamedTuple):
+    """A shell, and how a person's start-up file for it is written."""
+
+    name: str
+    program: tuple[str, ...]
+    """With its first words where it needs some: `busybox ash`."""
+    hook: str
+    """The file in shellhooks/."""
+    rc: str
+    """The file below the home folder that every interactive shell reads."""
+    prompt: str
+    """Start-up lines for a prompt that shows the last status as `[N]> `, and for a terminal without decoration."""
+    line: str
+    """What sources the hook, with {python} and {hook}."""
+    env: tuple[tuple[str, str], ...] = ()
+    """Environment the shell needs, with {home}."""
+    folders: tuple[str, ...] = ()
+    """Folders below the home folder that it expects."""
+    status: str = "sh -c 'exit {n}'"
+    """A command that ends with status n and does nothing else."""
+    dot: str = "."
+    """The word that reads a file into this shell."""
+
+    @property
+    def present(self) -> bool:
+        return Path(self.program[0]).exists()
+
+    def argv(self, *options: str) -> list[str]:
+        return [*self.program, *(options or ("-i",))]
+
+    @property
+    def login(self) -> list[str]:
+        """A login shell on a terminal. tcsh takes -l only alone."""
+        return [*self.program, "-l"]
+
+
+def _found(*names: str) -> str:
+    return next((path for path in map(shutil.which, names) if path), f"/usr/bin/{names[0]}")
+
+
+_POSIX_PROMPT = "PS1='[$?]> '\n"
+_POSIX_LINE = "__handwash_python='{python}'; . '{hook}'\n"
+# These shells do not tell a file its own name.
+_SH_LINE = "__handwash_python='{python}'; __handwash_hook='{hook}'; . '{hook}'\n"
+_ENV = (("ENV", "{home}/.shrc"),)
+_FISH_PROMPT = """
+set -g fish_greeting
+set -g fish_autosuggestion_enabled 0
+function fish_title; end
+function fish_prompt; echo -n "[$status]> "; end
+"""
+KINDS: dict[str, ShellKind] = {
+    kind.name: kind
+    for kind in (
+        ShellKind(
+            *("bash", (BASH,), "handwash.bash", ".bashrc", "PS1='[$?]> '\nunset HISTFILE\n", _POSIX_LINE),
+            status="(exit {n})",
+        ),
+        # prompt_sp and prompt_cr move the cursor about before each prompt.
+        ShellKind(
+            *("zsh", (_found("zsh"),), "handwash.zsh", ".zshrc"),
+            "PROMPT='[%?]> '\nunsetopt prompt_sp prompt_cr\nunset zle_bracketed_paste\n",
+            _POSIX_LINE,
+        ),
+        # Without its folder of generated completions fish starts to fill it, in the background.
+        ShellKind(
+            *("fish", (_found("fish"),), "handwash.fish", ".config/fish/config.fish", _FISH_PROMPT),
+            "set -g __handwash_python '{python}'; set -g __handwash_hook '{hook}'; source '{hook}'\n",
+            (("XDG_CONFIG_HOME", "{home}/.config"), ("XDG_DATA_HOME", "{home}/.local/share")),
+            (".config/fish", ".local/share/fish/generated_completions"),
+            dot="source",
+        ),
+        ShellKind(
+            *("tcsh", (_found("tcsh", "csh"),), "handwash.csh", ".tcshrc", "set prompt='[%?]> '\n"),
+            "set __handwash_python='{python}' __handwash_hook='{hook}'; source '{hook}'\n",
+            dot="source",
+        ),
+        ShellKind("ksh", (_found("ksh93", "ksh"),), "handwash.sh", ".shrc", _POSIX_PROMPT, _SH_LINE, _ENV),
+        ShellKind("mksh", (_found("mksh"),), "handwash.sh", ".shrc", _POSIX_PROMPT, _SH_LINE, _ENV),
+        ShellKind("dash", (_found("dash"),), "handwash.sh", ".shrc", _POSIX_PROMPT, _SH_LINE, _ENV),
+        ShellKind("ash", (_found("busybox"), "ash"), "handwash.sh", ".shrc", _POSIX_PROMPT, _SH_LINE, _ENV),
+    )
+}
 
 # The stand-in for handwash/__main__.py. Behaviour by command word: {"code": N}, {"ask": true} (the line typed is the exit
 # code), {"hang": true} (thirty seconds at most), {"signal": N}, {"say": "text"}.
@@ -65,7 +152,7 @@ def until(condition: Callable[[], object], what: str, limit: float = LIMIT) -> N
 
 
 class Tree:
-    """An installation in a folder: the hook file, and the stand-in where it looks for the package."""
+    """An installation in a folder: the hook files, and the stand-in where they look for the package."""
 
     def __init__(self, folder: Path, wheel: bool = False) -> None:
         self.folder = folder
@@ -73,7 +160,8 @@ class Tree:
         self.hook = folder / "shellhooks" / "handwash.bash"
         self.package.mkdir(parents=True)
         self.hook.parent.mkdir()
-        shutil.copy(HOOK, self.hook)
+        for file in HOOKS.glob("handwash.*"):
+            shutil.copy(file, self.hook.parent)
         (self.package / "__main__.py").write_text(STAND_IN)
         self.behave()
 
@@ -89,17 +177,30 @@ class Tree:
         words = [" ".join(call["argv"]) for call in self.calls()]  # type: ignore[arg-type]
         return [word for word in words if word != "banner"]
 
-    def line(self, python: str = sys.executable) -> str:
+    def line(self, python: str = sys.executable, kind: ShellKind = KINDS["bash"]) -> str:
         """What a start-up file has."""
-        return f"__handwash_python='{python}'; . '{self.hook}'\n"
+        return kind.line.format(python=python, hook=self.hook.parent / kind.hook)
 
 
 class Terminal:
     """A shell under a pseudo-terminal whose prompt shows the last status."""
 
-    PROMPT = re.compile(r"\[(\d+)\]> $")
+    # What else a line editor writes after the prompt is for the terminal.
+    PROMPT = re.compile(r"\[(\d+)\]> (?:\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\(B|[\x0f\r]| *\x08{20,})*$")
+    # Sequences, the sign for a missing line end (fish), a line drawn again (ksh), a line that is overwritten.
+    DECORATION = re.compile(
+        r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>78M]|\x1b\(B|\x1b\][^\x07]*\x07|\x0f|⏎ *\r?|[^\n]*\x08{20,}|[^\n]*\r(?![\r\n])"
+    )
 
-    def __init__(self, argv: list[str], env: Mapping[str, str], cwd: str | None = None, expect_prompt: bool = True):
+    def __init__(
+        self,
+        argv: list[str],
+        env: Mapping[str, str],
+        cwd: str | None = None,
+        expect_prompt: bool = True,
+        kind: ShellKind = KINDS["bash"],
+    ):
+        self.kind = kind
         self.child = pexpect.spawn(
             argv[0], argv[1:], env=dict(env), cwd=cwd, encoding="utf-8", timeout=LIMIT, dimensions=(40, 250)
         )
@@ -108,6 +209,7 @@ class Terminal:
         self.child.ptyproc.delayafterclose = 0  # type: ignore[union-attr]
         self.child.ptyproc.delayafterterminate = 0.01  # type: ignore[union-attr]
         self.greeting = ""
+        self.greeted = False
         self.status: int | None = None
         if expect_prompt:
             self.greeting = self.prompt()
@@ -120,7 +222,19 @@ class Terminal:
         """Waits for the prompt; the output before it."""
         self.child.expect(self.PROMPT)
         self.status = int(self.child.match.group(1))
-        return str(self.child.before)
+        before = self.child.before
+        if self.kind.name == "ksh" and not self.greeted:
+            # ksh93 draws its first prompt twice, and a Ctrl-D that comes in between is an interrupt to it, with and
+            # without the hook.
+            self.child.expect(["\x08{20,}$", pexpect.TIMEOUT], timeout=0.1)
+        self.greeted = True
+        return self.plain(str(before))
+
+    def plain(self, text: str) -> str:
+        """Without what a line editor writes to move the cursor and to colour."""
+        if self.kind.name == "bash":
+            return text
+        return re.sub("\r+\n", "\r\n", self.DECORATION.sub("", text))
 
     def run(self, line: str) -> str:
         """Types a line; its output, without the line itself."""
@@ -133,12 +247,12 @@ class Terminal:
             self.child.sendline(f"exit {status}")
             return
         # Typed ahead, the Ctrl-D would be the running command's.
-        self.run(f"(exit {status})")
+        self.run(self.kind.status.format(n=status))
         self.child.sendeof()
 
     def ends(self) -> int:
         """Waits until the shell has ended; its status, a signal as 128+n."""
-        self.rest = str(self.child.read())
+        self.rest = self.plain(str(self.child.read()))
         self.child.wait()
         if self.child.signalstatus is not None:
             return 128 + int(self.child.signalstatus)
@@ -170,35 +284,39 @@ class Terminal:
 class Person:
     """Somebody with a home folder, whose shells are started clean: nothing of the test's own environment gets in."""
 
-    def __init__(self, home: Path, tree: Tree) -> None:
+    def __init__(self, home: Path, tree: Tree, kind: ShellKind = KINDS["bash"]) -> None:
         self.home = home
         self.tree = tree
+        self.kind = kind
         home.mkdir(exist_ok=True)
         (home / ".inputrc").write_text("set enable-bracketed-paste off\nset bell-style none\nset enable-meta-key off\n")
+        for folder in kind.folders:
+            (home / folder).mkdir(parents=True)
         self.env: dict[str, str] = {
             "HOME": str(home),
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "TERM": "xterm",
             "LC_ALL": "C.UTF-8",
-            "SHELL": BASH,
+            "SHELL": kind.program[0],
             "INPUTRC": str(home / ".inputrc"),
+            **{name: value.format(home=home) for name, value in kind.env},
         }
         self.terminals: list[Terminal] = []
         self.startup()
 
     def startup(self, before: str = "", after: str = "", hook: str | None = None) -> None:
-        """Writes .bashrc: a prompt that shows the status, `before`, the hook, `after`."""
-        line = self.tree.line() if hook is None else hook
-        (self.home / ".bashrc").write_text(f"PS1='[$?]> '\nunset HISTFILE\n{before}\n{line}{after}\n")
-        (self.home / ".bash_profile").write_text(". ~/.bashrc\n")
+        """Writes the start-up file: a prompt that shows the status, `before`, the hook, `after`."""
+        line = self.tree.line(kind=self.kind) if hook is None else hook
+        (self.home / self.kind.rc).write_text(f"{self.kind.prompt}{before}\n{line}{after}\n")
+        if self.kind.name == "bash":
+            (self.home / ".bash_profile").write_text(". ~/.bashrc\n")
 
     def shell(self, *options: str, expect_prompt: bool = True, cwd: str | None = None, **env: str) -> Terminal:
-        """Opens a terminal with an interactive bash in it."""
-        argv = [BASH, *options] if options else [BASH, "-i"]
-        return self.opens(argv, expect_prompt=expect_prompt, cwd=cwd, **env)
+        """Opens a terminal with an interactive shell in it."""
+        return self.opens(self.kind.argv(*options), expect_prompt=expect_prompt, cwd=cwd, **env)
 
     def opens(self, argv: list[str], expect_prompt: bool = True, cwd: str | None = None, **env: str) -> Terminal:
-        terminal = Terminal(argv, {**self.env, **env}, cwd=cwd or str(self.home), expect_prompt=expect_prompt)
+        terminal = Terminal(argv, {**self.env, **env}, cwd or str(self.home), expect_prompt, self.kind)
         self.terminals.append(terminal)
         return terminal
 
@@ -208,8 +326,8 @@ class Person:
 
 
 @contextmanager
-def person(folder: Path) -> Iterator[Person]:
-    somebody = Person(folder / "home", Tree(folder / "tree"))
+def person(folder: Path, kind: ShellKind = KINDS["bash"]) -> Iterator[Person]:
+    somebody = Person(folder / "home", Tree(folder / "tree"), kind)
     try:
         yield somebody
     finally:

@@ -265,6 +265,9 @@ def test_the_shell_is_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None
     def lost() -> tuple[str, str]:
         raise shellingham.ShellDetectionFailure
 
+    monkeypatch.setattr(detect, "_name_of", lambda pid: "mksh")
+    assert detect.shell_name() == "mksh"
+    monkeypatch.setattr(detect, "_name_of", lambda pid: "make")
     monkeypatch.setattr(shellingham, "detect_shell", lambda: ("bash", "/bin/bash"))
     assert detect.shell_name() == "bash"
     monkeypatch.setattr(shellingham, "detect_shell", lost)

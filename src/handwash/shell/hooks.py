@@ -9,7 +9,7 @@ import sys
 from handwash import paths
 from handwash.messages import _
 from handwash.render import harmless, warn
-from handwash.shell.startup_files import SHELLS, Shell
+from handwash.shell.startup_files import SHELLS, Shell, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def init(*, shell: str, out: Callable[[str], None]) -> int:
     """Prints what `eval "$(handwash init bash)"` runs. 0 done, 1 the hook's file cannot be read, 2 no such shell."""
-    row = SHELLS.get(shell)
+    row = find(shell)
     if row is None:
         say_no_such_shell(shell)
         return 2
@@ -29,6 +29,10 @@ def init(*, shell: str, out: Callable[[str], None]) -> int:
     except OSError as error:
         warn(_("handwash: the hook cannot be read: {why}").format(why=harmless(str(error))))
         return 1
+    if row.name != "bash":
+        # tcsh evaluates no more than one line, and a `return` of the hook's guards must not end a start-up file.
+        out(row.line(interpreter(), hook))
+        return 0
     # In a function, because the hook's guards end it with `return`: that must not end the person's start-up file.
     out(
         f"__handwash_python={shlex.quote(interpreter())}\n__handwash_hook={shlex.quote(hook)}\n"
@@ -48,7 +52,7 @@ def interpreter() -> str:
 
 
 def say_no_such_shell(shell: str) -> None:
-    known = ", ".join(SHELLS)
+    known = " | ".join(SHELLS)
     warn(
         _("handwash: there is no hook for the shell {name}. There is one for: {known}").format(
             name=harmless(repr(shell)), known=known

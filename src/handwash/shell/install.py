@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from handwash.messages import _
 from handwash.render import harmless, warn
-from handwash.shell import block, detect, hooks, rewrite
-from handwash.shell.startup_files import SHELLS, Shell
+from handwash.shell import block, detect, hooks, rewrite, site_files
+from handwash.shell.startup_files import SHELLS, Shell, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,47 +29,64 @@ class Refused(Exception):
     """A file that has to stay as it is; the words say why."""
 
 
-def install(*, shell: str | None = None, dry_run: bool = False, out: Out) -> int:
-    """Puts the block into the shell's start-up files. 0 done or nothing to do, 1 refused, 2 no such shell."""
-    name = shell or detect.shell_name() or ""
-    row = SHELLS.get(name)
-    if row is None:
-        hooks.say_no_such_shell(name)
-        return 2
-    hook = hooks.hook_file(row)
-    if not os.access(hook, os.R_OK):
-        warn(_("handwash: the hook cannot be read: {why}").format(why=harmless(hook)))
-        return 1
-    line = row.line(hooks.interpreter(), hook)
-    if "\n" in line:
-        warn(
-            _(
-                "handwash: installed in a folder whose name holds a line break; the hook cannot be named in a start-up file."
+def install(*, shell: str | None = None, system: bool = False, dry_run: bool = False, root: str = "/", out: Out) -> int:
+    """Puts the block into the shell's start-up files. 0 done or nothing to do, 1 refused, 2 no such shell.
+
+    With `system` into the files for everybody (below `root`), for one shell or for all that are there.
+    """
+    if system and shell is None:
+        rows = list(SHELLS.values())
+    else:
+        name = shell or detect.shell_name() or ""
+        row = find(name)
+        if row is None:
+            hooks.say_no_such_shell(name)
+            return 2
+        rows = [row]
+    for row in rows:
+        hook = hooks.hook_file(row)
+        if not os.access(hook, os.R_OK):
+            warn(_("handwash: the hook cannot be read: {why}").format(why=harmless(hook)))
+            return 1
+        if "\n" in hook + hooks.interpreter():
+            why = _(
+                "handwash: installed in a folder whose name holds a line break; no start-up file can name the hook."
             )
-        )
-        return 1
+            warn(why)
+            return 1
     try:
-        changes = [_planned(path, lambda content: block.put(content, line)) for path in row.files(_home())]
+        if system:
+            return _install_for_all(rows, root, dry_run, out)
+        changes = [_planned(path, _putting([rows[0]])) for path in rows[0].files(_home())]
     except (Refused, OSError) as error:
         return _refuse(error)
     code = _carry_out(changes, dry_run, out)
     if code == 0 and not dry_run:
+        row = rows[0]
         out(
             _("The next {shell} has the hook. For this one, type: {command}").format(
-                shell=row.name, command=f". {changes[0].path}"
+                shell=row.name, command=f"{row.dot} {harmless(changes[0].path, 1000)}"
             )
         )
+        hint = row.hint(_home())
+        if hint is not None:
+            out(_(hint).format(shell=row.name))
     return code
 
 
-def uninstall(*, shell: str | None = None, dry_run: bool = False, out: Out) -> int:
+def uninstall(
+    *, shell: str | None = None, system: bool = False, dry_run: bool = False, root: str = "/", out: Out
+) -> int:
     """Takes the block out of the start-up files of that shell, or of all shells. Exit codes as for `install`."""
-    if shell is not None and shell not in SHELLS:
+    row = None if shell is None else find(shell)
+    if shell is not None and row is None:
         hooks.say_no_such_shell(shell)
         return 2
-    rows = [SHELLS[shell]] if shell is not None else list(SHELLS.values())
+    rows = list(SHELLS.values()) if row is None else [row]
+    guards = ("",) if row is None else (row.guard,)
     try:
-        changes = [_planned(path, _taken) for path in _candidates(rows)]
+        paths = site_files.candidates(root) if system else _candidates(rows)
+        changes = [_planned(path, lambda old: None if old is None else block.take(old, guards)) for path in paths]
     except (Refused, OSError) as error:
         return _refuse(error)
     if all(change.old == change.new for change in changes):
@@ -78,8 +95,38 @@ def uninstall(*, shell: str | None = None, dry_run: bool = False, out: Out) -> i
     return _carry_out([change for change in changes if change.old != change.new], dry_run, out)
 
 
-def _taken(content: bytes | None) -> bytes | None:
-    return None if content is None else block.take(content)
+def _install_for_all(rows: list[Shell], root: str, dry_run: bool, out: Out) -> int:
+    barred = site_files.barrier(hooks.hook_file(rows[0])) or site_files.barrier(hooks.interpreter())
+    if barred is not None:
+        raise Refused(
+            _(
+                "{path} is closed to other users: they could not read the hook. Install handwash where everybody can."
+            ).format(path=harmless(barred, 1000))
+        )
+    hook_names = {row.hook for row in rows}
+    changes = []
+    for place in site_files.places(root):
+        wanted = [SHELLS[name] for name in place.shells if SHELLS[name].hook in hook_names]
+        if wanted:
+            changes.append(_planned(place.path, _putting(wanted)))
+    if not changes:
+        out(_("No place for a hook for everybody was found in {folder}.").format(folder=harmless(root + "etc", 1000)))
+        return 1
+    code = _carry_out(changes, dry_run, out, mode=0o644)
+    if code == 0 and not dry_run:
+        out(_("Everybody's next shell has the hook. To take it out: handwash uninstall --system"))
+    return code
+
+
+def _putting(rows: list[Shell]) -> Callable[[bytes | None], bytes | None]:
+    """Puts the lines of these shells into the block."""
+
+    def put(content: bytes | None) -> bytes | None:
+        for row in rows:
+            content = block.put(content, row.line(hooks.interpreter(), hooks.hook_file(row)), row.guard)
+        return content
+
+    return put
 
 
 def _home() -> str:
@@ -87,7 +134,7 @@ def _home() -> str:
 
 
 def _candidates(rows: list[Shell]) -> list[str]:
-    return [os.path.join(_home(), name) for row in rows for name in row.candidates]
+    return list(dict.fromkeys(path for row in rows for path in row.candidates(_home())))
 
 
 def _planned(path: str, change: Callable[[bytes | None], bytes | None]) -> Change:
@@ -107,7 +154,7 @@ def _refuse(error: Exception) -> int:
     return 1
 
 
-def _carry_out(changes: list[Change], dry_run: bool, out: Out) -> int:
+def _carry_out(changes: list[Change], dry_run: bool, out: Out, mode: int = 0o666) -> int:
     for change in changes:
         shown = harmless(change.path, 1000)
         if change.old == change.new:
@@ -118,13 +165,15 @@ def _carry_out(changes: list[Change], dry_run: bool, out: Out) -> int:
                 out(line)
             continue
         try:
-            backup = rewrite.replace(change.path, change.old, change.new)
+            backup = rewrite.replace(change.path, change.old, change.new, mode=mode)
         except OSError as error:
             return _refuse(error)
         if change.new is None:
             out(_("{path} is removed: it held nothing but the hook.").format(path=shown))
-        elif backup is None:
+        elif change.old is None:
             out(_("{path} is new.").format(path=shown))
+        elif backup is None:
+            out(_("{path} is changed.").format(path=shown))
         else:
             out(_("{path} is changed; as it was before: {backup}").format(path=shown, backup=harmless(backup, 1000)))
     return 0

@@ -26,26 +26,33 @@ def read(path: str) -> bytes | None:
         return file.read()
 
 
-def replace(path: str, old: bytes | None, new: bytes | None) -> str | None:
+def replace(path: str, old: bytes | None, new: bytes | None, *, mode: int = 0o666) -> str | None:
     """Turns `old` (None: no file) into `new` (None: no file). The path of the backup, if there was something to keep.
 
-    Raises OSError; the file is then as it was.
+    A new file has `mode`, less the umask unless it is for everybody. Raises OSError; the file is then as it was.
     """
     backup = None
-    if old is not None and new is not None:
+    # Not of a file of our own: its folder is one of which every file may be read.
+    if old is not None and new is not None and not is_ours(path):
         backup = path + BACKUP
         _write_beside(backup, old, like=os.stat(path))
     target = os.path.realpath(path)
     if new is None:
         os.unlink(target)
     elif old is None:
-        _write_beside(target, new, like=None)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        _write_beside(target, new, like=None, mode=mode)
     elif not _swap(target, new):
         _overwrite(target, old, new)
     return backup
 
 
-def _write_beside(target: str, content: bytes, like: os.stat_result | None) -> None:
+def is_ours(path: str) -> bool:
+    """Whether the whole file is handwash's, by its name."""
+    return os.path.basename(path).startswith("handwash.")
+
+
+def _write_beside(target: str, content: bytes, like: os.stat_result | None, mode: int = 0o666) -> None:
     """Writes a new file and renames it to `target`, with the mode of `like`, or of a file that a person makes."""
     scratch = f"{target}.{os.getpid()}"
     handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
@@ -53,6 +60,8 @@ def _write_beside(target: str, content: bytes, like: os.stat_result | None) -> N
         with open(handle, "wb") as file:
             if like is not None:
                 os.fchmod(handle, stat.S_IMODE(like.st_mode))
+            elif mode != 0o666:
+                os.fchmod(handle, mode)
             file.write(content)
             file.flush()
             os.fsync(handle)

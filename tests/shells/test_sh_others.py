@@ -47,7 +47,8 @@ def test_the_whole_hook_works_under_every_option(somebody: Person, option: str) 
     terminal.run("exit 4")
     terminal.child.sendline("exit 4")
     assert terminal.ends() == 4
-    assert terminal.rest.replace("\r\n", "") == "exit 4"
+    # ksh93 may have drawn its line again.
+    assert terminal.rest.replace("\r\n", "").endswith("exit 4")
     assert somebody.tree.said() == ["leave exit", "leave exit --again"]
     if "umask" not in option:
         assert (somebody.home / "traps").read_text() == "mine 4\n"

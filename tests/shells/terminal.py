@@ -186,7 +186,7 @@ class Terminal:
     """A shell under a pseudo-terminal whose prompt shows the last status."""
 
     # What else a line editor writes after the prompt is for the terminal.
-    PROMPT = re.compile(r"\[(\d+)\]> (?:\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\(B|[\x0f\r]| *\x08{20,})*$")
+    PROMPT = re.compile(r"\[(\d+)\]> (?:\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\(B|[\x0f\r]| +\x08{20,})*$")
     # Sequences, the sign for a missing line end (fish), a line drawn again (ksh), a line that is overwritten.
     DECORATION = re.compile(
         r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>78M]|\x1b\(B|\x1b\][^\x07]*\x07|\x0f|⏎ *\r?|[^\n]*\x08{20,}|[^\n]*\r(?![\r\n])"

@@ -183,7 +183,11 @@ def test_put_before_srun_under_its_name(installation: Installation) -> None:
 
 def test_exported_functions_pass_through(installation: Installation) -> None:
     """dash would drop them; no other variable appears."""
-    for variables in ({"BASH_FUNC_f%%": '() {  echo "a b"\n}', "a.b": "c"}, {"SHLVL": "3"}, {}):
+    for variables in (
+        {"BASH_FUNC_f%%": '() {  echo "a b"\n}', "a.b": "c", "PS1": "> ", "python": "2", "lib": "x"},
+        {"SHLVL": "3"},
+        {},
+    ):
         done = installation.run("--local", "/usr/bin/env", "-0", **variables)
         found = dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
         assert {name: found.get(name) for name in variables} == variables

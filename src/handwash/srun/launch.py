@@ -97,10 +97,15 @@ class Changes:
         if whole_environment and in_allocation() and line.get("job-name") is None:
             # The option that names the step would change the allocation's name in the command's environment.
             self.back["SLURM_JOB_NAME"] = self.environment.get("SLURM_JOB_NAME")
-        # dash drops what no shell can have as a name, bash's exported functions (BASH_FUNC_module%%) among it.
-        nameless = [pair for pair in self.environment.items() if not (pair[0].isascii() and pair[0].isidentifier())]
-        kept = lines.join([f"{name}={value}" for name, value in nameless])
-        if whole_environment and nameless and len(kept) < KEPT_LIMIT:
+        # dash drops what no shell can have as a name, bash's exported functions (BASH_FUNC_module%%) among it;
+        # bash as a script's shell drops prompts.
+        dropped = [
+            f"{name}={value}"
+            for name, value in self.environment.items()
+            if name in ("PS1", "PS2") or not (name.isascii() and name.isidentifier())
+        ]
+        kept = lines.join(dropped)
+        if whole_environment and dropped and len(kept) < KEPT_LIMIT:
             self.set(KEPT, kept)
         if not pipe.path or not os.access(PROLOG, os.X_OK):
             return

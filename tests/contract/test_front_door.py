@@ -147,7 +147,12 @@ def test_where(world: World) -> None:
 def test_check(world: World, command: str) -> None:
     """`check --json` and `status --json`: verdict, node and three looks, every item in its shape."""
     world.jobs()
-    code, answer = world.json(command)
+    # One process of one's own outside the caller's ancestry: a machine with nothing else on it has none to show.
+    with subprocess.Popen(["sleep", "100"], start_new_session=True) as sleeper:
+        try:
+            code, answer = world.json(command)
+        finally:
+            sleeper.kill()
     shape(answer, CHECK)
     shape(answer["node"], NODE)
     assert answer["node"]["kind"] in KINDS
@@ -156,7 +161,8 @@ def test_check(world: World, command: str) -> None:
         assert answer[look]["known"] == (answer[look]["why"] is None)
         for item in answer[look]["items"]:
             shape(item, items)
-    assert answer["processes"]["known"] and answer["processes"]["items"]
+    assert answer["processes"]["known"]
+    assert sleeper.pid in [item["pid"] for item in answer["processes"]["items"]]
     for item in answer["processes"]["items"]:
         assert item["whose"] in WHOSE and item["fate"] in FATES
         assert item["started"].endswith("+00:00")

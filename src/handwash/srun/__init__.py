@@ -69,16 +69,21 @@ def run_local(command: list[str], disabled: bool) -> int:
 
 def run_srun(argv: list[str], disabled: bool) -> int:
     """srun, supervised where that is possible."""
-    from handwash import run
     from handwash.messages import _
-    from handwash.srun import arguments, launch, receipt
+    from handwash.srun import arguments, entry, launch, receipt
 
-    srun = run.find("srun", unless=is_wrapper)
-    if srun is None:
+    srun = entry.find_srun()
+    above = entry.started_by()
+    if above and not srun:
+        text = _("{srun} starts safe-srun, and there is no other srun behind it on PATH")
+        receipt.say(text.format(srun=above))
+        return FAILED
+    if not srun:
         receipt.say(_("srun was not found on this host; `safe-srun --local COMMAND` works without a scheduler"))
         return FAILED
-    if disabled:
-        os.execv(srun, ["srun", *argv])
+    if disabled or above:
+        # Started by the srun that a safe-srun has started: that one watches over it.
+        entry.become_srun(srun, argv)
     line = arguments.parse(argv, lambda name: option_argument(srun, name), lambda: release(srun))
     if line.has("async"):
         receipt.say(_("--async lets srun return while its step goes on, so nothing could be confirmed; use plain srun"))
@@ -87,14 +92,9 @@ def run_srun(argv: list[str], disabled: bool) -> int:
     if way.warning:
         receipt.say(way.warning)
     if way.plain:
-        os.execv(srun, ["srun", *argv])
+        entry.become_srun(srun, argv)
     first = next(component.command for component in line.components if component.command)
     return launch.supervise(line, way, srun, label(first))
-
-
-def is_wrapper(path: str) -> bool:
-    """Whether it is safe-srun itself, put before srun under its name: that would start itself for ever."""
-    return os.path.basename(os.path.realpath(path)) == "safe-srun"
 
 
 def option_argument(srun: str, name: str) -> str:

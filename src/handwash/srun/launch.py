@@ -8,7 +8,7 @@ import sys
 from handwash import config, world
 from handwash.frozen import frozen
 from handwash.messages import _
-from handwash.srun import kernel, lines, receipt, sessions
+from handwash.srun import entry, kernel, lines, receipt, sessions
 from handwash.srun.orders import KEPT, Orders
 from handwash.srun.pipe import Pipe
 
@@ -194,6 +194,7 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
     session = sessions.new_id()
     pipe = Pipe()
     changes = Changes(pipe, line)
+    changes.set(entry.MARK, entry.mark(srun))
     orders = Orders(session, settings.grace, where, changes.back)
     argv = ["srun", *build(line, way, orders, changes)]
     mask = kernel.block_all()

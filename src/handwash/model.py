@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 @frozen
 class Unknown:
-    """An answer that could not be had. Never the same as an empty one."""
+    """An answer that could not be had. Never the same as an empty one.
+
+    `cause`: for the GPUs a word of ours for the reason, or "": driver-hangs, driver-crashed, driver-not-loaded,
+    driver-mismatch, driver-too-old, driver-nonsense, driver-error, library-missing, library-broken, gpu-lost,
+    no-permission, bindings.
+    """
 
     why: str
+    cause: str = ""
 
 
 @frozen
@@ -76,11 +82,35 @@ class GpuUse:
 
 
 @frozen
-class Gpu:
-    """One GPU of this node as the driver numbers it. `utilisation` from 0 to 1, None where it cannot be told (MIG).
+class Holder:
+    """One process on one GPU, by both looks. `memory`: its GPU memory in bytes, None where nobody says.
 
+    `by`: driver (its list alone), files (it holds the device files open), both. `kind`: compute, graphics, mps (a client of
+    the multi-process service), mps-server, or "". `word`: where the looks disagree, how:
+    dead: in the driver's list, and no such process here · zombie: it has ended, its parent has not collected it
+    foreign: the driver counts in another PID namespace, so who that is cannot be told here
+    hidden: another person's, of whom /proc shows nothing (hidepid)
+    unlisted: has the device files of a program that computes open, and the driver's lists do not have it at all
+    elsewhere: has this GPU's device file open, and the driver lists it on other GPUs alone · monitor: no context, it looks
+    """
+
+    pid: int
+    memory: int | None
+    kind: str
+    by: str
+    word: str = ""
+
+
+@frozen
+class Gpu:
+    """One GPU, or one MIG instance, of this node. `index`: the driver's, that of the whole GPU for an `instance` of it.
+
+    `utilisation`: from 0 to 1, the mean over the driver's last samples, of `utilisation_over_s` seconds, with
+    `utilisation_max` the highest; over None seconds it is one instant. None where it cannot be told (MIG).
     `uses_known`: whether `uses` is the driver's word; False where it would not say. `device`: the GPU's device file, or "".
-    `notes`: what is wrong with the GPU or with the answers about it, in words.
+    `notes`: what is wrong with the GPU or with the answers about it, in words; `trouble`: in words of ours: lost, reset,
+    wedged. `sharing`: how others come to be on it: mig, mps, shard. `visible`: the number under which a CUDA program
+    started in this shell sees it, None where it sees none or that cannot be told. `holders`: both looks, joined.
     """
 
     index: int
@@ -95,6 +125,35 @@ class Gpu:
     uses_known: bool = True
     device: str = ""
     notes: tuple[str, ...] = ()
+    vendor: str = "nvidia"
+    instance: tuple[int, int] | None = None
+    sharing: tuple[str, ...] = ()
+    trouble: tuple[str, ...] = ()
+    utilisation_max: float | None = None
+    utilisation_over_s: float | None = None
+    visible: int | None = None
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def node_index(self) -> int:
+        """The number on this node, which Slurm and the device file use; a control group makes the driver's start at 0."""
+        return self.index if self.minor is None else self.minor
+
+
+@frozen
+class Visibility:
+    """What CUDA_VISIBLE_DEVICES of this shell means. `kind`: all (not set), none (set and empty), no-dev-files, list.
+
+    `order`: places in `Survey.gpus`, in the order in which a program numbers them. `rejected`: the first entry that names no
+    GPU here, which ends the list; `ignored`: those after it. `certain`: False where CUDA's own order cannot be told.
+    """
+
+    kind: str
+    value: str
+    order: tuple[int, ...]
+    rejected: str | None = None
+    ignored: tuple[str, ...] = ()
+    certain: bool = True
 
 
 @frozen
@@ -134,6 +193,8 @@ class Survey:
     """The four answers, each known or unknown-because; `chain` holds the pids of handwash and of the shells that ask.
 
     `session`: the safe-srun session this shell says it is in. `running_sessions`: those whose owner is alive.
+    `gpus_in_part`: where `gpus` is unknown, those of which something is known all the same (by their device files, or
+    before the driver stopped answering). `visibility`: None where `gpus` is unknown.
     """
 
     node: Union[Node, Unknown]
@@ -144,6 +205,8 @@ class Survey:
     session: str | None = None
     chain: tuple[int, ...] = ()
     running_sessions: tuple[str, ...] = ()
+    gpus_in_part: tuple[Gpu, ...] = ()
+    visibility: Visibility | None = None
 
 
 @frozen

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from handwash import render
+from handwash import render, tell_gpus
 from handwash.messages import _, ngettext
-from handwash.model import Gpu, Job, Judged, Node, Survey, Unknown, Verdict
+from handwash.model import Job, Judged, Node, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,26 +66,6 @@ def job_line(job: Job) -> str:
     return ", ".join(parts)
 
 
-def gpu_line(gpu: Gpu, survey: Survey) -> str:
-    """One GPU: what it is, its memory, how busy, and who is on it."""
-    parts = [f"{gpu.index}: {render.harmless(gpu.name) or 'GPU'}"]
-    if gpu.memory_used is not None and gpu.memory_total is not None:
-        parts.append(
-            _("{used} of {total}").format(used=render.size(gpu.memory_used), total=render.size(gpu.memory_total))
-        )
-    if gpu.utilisation is not None:
-        parts.append(_("{percent} % busy").format(percent=round(gpu.utilisation * 100)))
-    if gpu.shared:
-        parts.append(_("shared"))
-    parts.extend(render.harmless(note) for note in gpu.notes)
-    holders = [] if isinstance(survey.processes, Unknown) else [p for p in survey.processes if gpu.index in p.gpus]
-    for process in holders[:3]:
-        parts.append(f"{process.pid} {render.harmless(process.name, 30)} ({render.harmless(process.user, 32)})")
-    if len(holders) > 3:
-        parts.append(_("and {count} more").format(count=len(holders) - 3))
-    return ", ".join(parts)
-
-
 def three_looks(survey: Survey, verdict: Verdict, stream: TextIO | None = None) -> None:
     """The triple check, a block per look: the queue, the GPUs, the processes."""
     jobs: list[str]
@@ -96,7 +76,7 @@ def three_looks(survey: Survey, verdict: Verdict, stream: TextIO | None = None) 
     if isinstance(survey.gpus, Unknown):
         gpus = [_("could not tell: {why}").format(why=render.harmless(survey.gpus.why, 500))]
     else:
-        gpus = [gpu_line(gpu, survey) for gpu in survey.gpus] or [_("none visible here")]
+        gpus = [tell_gpus.gpu_line(gpu, survey) for gpu in survey.gpus] or [_("none visible here")]
     if isinstance(survey.processes, Unknown):
         processes = [_("could not tell: {why}").format(why=render.harmless(survey.processes.why, 500))]
     else:
@@ -111,15 +91,6 @@ def three_looks(survey: Survey, verdict: Verdict, stream: TextIO | None = None) 
     for heading, lines in zip(headings, (jobs, gpus, processes)):
         for number, line in enumerate(lines):
             render.say("  " + render.pad(heading if number == 0 else "", cells) + line, stream)
-
-
-def gpu_memory(judged: Judged, survey: Survey) -> int | None:
-    """Bytes of GPU memory that a process holds, where the driver says so."""
-    if isinstance(survey.gpus, Unknown):
-        return None
-    known = [use.memory for gpu in survey.gpus for use in gpu.uses if use.pid == judged.process.pid]
-    amounts = [memory for memory in known if memory is not None]
-    return sum(amounts) if amounts else None
 
 
 def short_command(command: str) -> str:
@@ -148,7 +119,7 @@ def process_table(rows: tuple[Judged, ...], survey: Survey, now: float, stream: 
                 one.process.user,
                 render.harmless(short_command(one.process.command), 48),
                 ",".join(str(index) for index in one.process.gpus) or "-",
-                render.size(gpu_memory(one, survey)),
+                render.size(tell_gpus.gpu_memory(one, survey)),
                 render.duration(now - one.process.started),
                 one.process.job or "-",
                 whose(one.whose),

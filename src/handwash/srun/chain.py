@@ -7,20 +7,22 @@ import select
 import sys
 import time
 
-from handwash.srun import lines
+from handwash.srun import kernel, lines
 from handwash.srun.apart import live_apart
 from handwash.srun.part import node_name
 from handwash.teardown import end, identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     import socket as _socket
     from collections.abc import Iterable, Sequence
 
     from handwash.srun.orders import Orders
     from handwash.srun.sweep import Sweep
 else:
-    # `socket` costs half a bare interpreter start; its C half is all that is needed.
+    # `socket` and `signal` each cost half a bare interpreter start; their C halves are all that is needed.
+    import _signal
     import _socket
 
 SO_PEERCRED = 17
@@ -34,11 +36,86 @@ def peer_uid(connection: _socket.socket) -> int:
 
 
 class Chain:
-    """A task's connection to the guardian, shared by its two supervisors."""
+    """A task's connection to the guardian, shared by its two supervisors: its end tells that both are dead.
 
-    def __init__(self, connection: _socket.socket) -> None:
+    The outer one (`be_first`) is told by the kernel when the guardian has died, starts another one and hands the new connection
+    to the inner one (`be_second`), which holds it from that moment on and takes it up when it has something to say.
+    """
+
+    def __init__(self, connection: _socket.socket, orders: Orders) -> None:
         self.connection = connection
+        self.orders = orders
         self.heard = b""
+        self.ends: tuple[_socket.socket, _socket.socket] | None = None
+        self.is_second = False
+
+    def open(self) -> None:
+        """Before the second one is made: the way between the two."""
+        try:
+            self.ends = _socket.socketpair()
+        except OSError:
+            pass
+
+    def be_first(self) -> None:
+        """From now on SIGIO comes when the guardian says something or dies."""
+        if self.ends is not None:
+            self.ends[1].close()
+        self.watch()
+        self.renew()
+
+    def be_second(self) -> None:
+        """From now on a connection that is handed over is used."""
+        self.is_second = True
+        if self.ends is not None:
+            self.ends[0].close()
+
+    def watch(self) -> None:
+        import fcntl
+
+        fd = self.connection.fileno()
+        fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+
+    def renew(self) -> None:
+        """Another guardian where this one has died; where none can be had the session goes on without."""
+        try:
+            data = self.connection.recv(4096, _socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self.heard += data
+            return
+        # It is to fall to init, not to us: see `start`.
+        kernel.become_subreaper(False)
+        try:
+            other = join(self.orders, again=True)
+        finally:
+            kernel.become_subreaper()
+        if other is None:
+            return
+        self.connection.close()
+        self.connection, self.heard = other.connection, other.heard
+        if self.ends is not None:
+            fd = self.connection.fileno().to_bytes(4, sys.byteorder)
+            try:
+                self.ends[0].sendmsg([b"c"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd)], _socket.MSG_DONTWAIT)
+            except OSError:
+                pass
+        self.watch()
+
+    def take_newest(self) -> None:
+        """The second one's way to what `renew` has handed over."""
+        while self.is_second and self.ends is not None:
+            try:
+                data, more, _flags, _address = self.ends[1].recvmsg(1, 64, _socket.MSG_DONTWAIT)
+            except OSError:
+                return
+            if not data or not more:
+                return
+            self.connection.close()
+            self.connection = _socket.socket(fileno=int.from_bytes(more[0][2][:4], sys.byteorder))
 
     def tell(self, *fields: object) -> None:
         """One line; a guardian that is gone is done without."""
@@ -46,6 +123,7 @@ class Chain:
 
     def tell_all(self, rows: Iterable[Sequence[object]]) -> None:
         """Several lines at once."""
+        self.take_newest()
         text = "".join(lines.join(fields) + "\n" for fields in rows)
         try:
             self.connection.sendall(text.encode("utf-8", "surrogateescape"))
@@ -83,8 +161,11 @@ class Chain:
         self.connection.close()
 
 
-def join(orders: Orders) -> Chain | None:
-    """Connects this task with its node's guardian, starting one where there is none. None where that cannot be."""
+def join(orders: Orders, again: bool = False) -> Chain | None:
+    """Connects this task with its node's guardian, starting one where there is none. None where that cannot be.
+
+    `again`: there was one, and it has died.
+    """
     step = f"{os.environ.get('SLURM_JOB_ID', '')}.{os.environ.get('SLURM_STEP_ID', '')}"
     address = f"\0handwash-{os.getuid()}-{orders.session}-{step}-{node_name()}"
     ours = False
@@ -94,12 +175,12 @@ def join(orders: Orders) -> Chain | None:
             connection.connect(address)
         except OSError:
             connection.close()
-            ours = start(address, orders)
+            ours = start(address, orders, again)
             if not ours:
                 # Somebody else has just taken the name and does not listen yet.
                 time.sleep(0.005)
             continue
-        chain = Chain(connection)
+        chain = Chain(connection, orders)
         if peer_uid(connection) != os.getuid():
             connection.close()
             return None
@@ -112,7 +193,7 @@ def join(orders: Orders) -> Chain | None:
     return None
 
 
-def start(address: str, orders: Orders) -> bool:
+def start(address: str, orders: Orders, again: bool) -> bool:
     """Starts a guardian that listens at `address`. False where the name is taken or no process can be made.
 
     Called before this process becomes a subreaper, so that the guardian falls to init: proctrack/linuxproc, which follows
@@ -130,11 +211,12 @@ def start(address: str, orders: Orders) -> bool:
         try:
             os.setsid()
             if os.fork() == 0:
+                _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
                 live_apart(listener.fileno())
                 # Loaded only where it runs, beside the task that starts.
                 from handwash.srun.guardian import Guardian
 
-                Guardian(listener, orders).run()
+                Guardian(listener, orders, again).run()
         finally:
             os._exit(0)
     listener.close()

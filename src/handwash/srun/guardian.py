@@ -12,7 +12,7 @@ import os
 import select
 import time
 
-from handwash.srun import lines, part
+from handwash.srun import kernel, lines, part
 from handwash.srun.chain import peer_uid
 from handwash.teardown import end, identity, tree
 
@@ -27,8 +27,8 @@ else:
 
 CALM_LOOKS = 12
 FIRST_LOOK, SLOWEST_LOOK = 0.005, 2.0
-# Where something new was seen so shortly before the supervisors died, more may have started unseen: what then has neither
-# parent nor cookie cannot be found, and "all gone" is not said.
+# Where the processes could not be marked and something new was seen so shortly before the supervisors died, more may have
+# started unseen: what then has neither parent nor cookie cannot be found, and "all gone" is not said.
 SETTLED = 0.25
 # A look may take this part of the time between looks, so that a hundred idle children cost under 0.1 % of a core.
 SHARE = 0.0008
@@ -48,8 +48,11 @@ class Task:
 class Guardian:
     """The loop, and what it knows."""
 
-    def __init__(self, listener: _socket.socket, orders: Orders) -> None:
+    def __init__(self, listener: _socket.socket, orders: Orders, again: bool) -> None:
         self.listener = listener
+        self.mark = orders.mark()
+        self.marked = True
+        self.again = again
         self.session = orders.session
         self.grace = orders.grace
         self.part = part.Part(orders.session, orders.folder)
@@ -61,6 +64,8 @@ class Guardian:
 
     def run(self) -> None:
         """Until the last task has ended. A task that never introduces itself is not waited for."""
+        if self.again:
+            self.part.supersede()
         self.part.write()
         patience = time.monotonic() + 5.0
         served = False
@@ -135,6 +140,8 @@ class Guardian:
                 self.part.killed += int(fields[2])
             elif word == "left":
                 self.part.left[int(fields[0]), int(fields[1])] = fields[2]
+            elif word == "unmarked":
+                self.marked = False
             elif word == "incomplete":
                 self.part.complete = False
             elif word == "bye":
@@ -171,13 +178,17 @@ class Guardian:
         for task in self.tasks.values():
             if task.root is None:
                 continue
+            inner_lives = False
             for pid, began in tree.descendants(task.root[0]):
                 parent = identity.slurp(f"/proc/{pid}/stat")
                 stat = identity.parse_stat(parent) if parent else None
                 if stat is not None and stat.ppid == task.root[0] and stat.name == b"handwash":
                     self.part.helpers.add((pid, began))
+                    inner_lives |= stat.state not in identity.DEAD_STATES
                 elif self.see(task, pid, began):
                     fresh = True
+            if not inner_lives:
+                self.wake(task.root)
         now = time.monotonic()
         if fresh:
             self.last_fresh = now
@@ -191,10 +202,18 @@ class Guardian:
                 for task in self.tasks.values():
                     task.seen.intersection_update(self.part.processes)
 
+    def wake(self, outer: tuple[int, int]) -> None:
+        """Somebody has stopped an outer supervisor whose inner one is dead: now it is needed."""
+        handle = identity.Handle(*outer)
+        found = handle.check()
+        if found is not None and found.state == "T":
+            handle.send(identity.SIGCONT)
+        handle.close()
+
     def take_over(self, lost: list[Task]) -> None:
         """Ends what is left of tasks whose supervisors are dead."""
         self.part.took_over = True
-        if time.monotonic() - self.last_fresh < SETTLED:
+        if not self.marked and time.monotonic() - self.last_fresh < SETTLED:
             self.part.complete = False
         calm = 0
         ended: set[int] = set()
@@ -221,13 +240,14 @@ class Guardian:
             self.part.finish()
 
     def targets(self, lost: list[Task]) -> list[tuple[int, int]]:
-        """What is left of the lost tasks: seen, below what was seen, or with the cookie; nothing of the other tasks."""
+        """What is left of the lost tasks: seen or below that, with the mark, with the cookie; nothing of other tasks."""
         spared = {os.getpid()}
         roots = [task.root[0] for task in self.tasks.values() if task.root is not None]
         spared.update(roots, tree.below(roots))
         seen = {pair for task in lost for pair in task.seen}
         found = {pair for pair in seen if identity.same(*pair) is not None}
         found.update(tree.descendants(*(pid for pid, _began in found)))
+        found.update(with_mark(self.mark))
         found.update(with_cookie(self.session, os.environ.get("SLURM_JOB_ID", "")))
         alive = []
         for pid, began in found:
@@ -235,6 +255,21 @@ class Guardian:
             if who is not None and who.alive and who.uid == os.getuid() and pid not in spared:
                 alive.append((pid, began))
         return sorted(alive, key=lambda pair: (pair[1], pair[0]), reverse=True)
+
+
+def with_mark(mark: int) -> set[tuple[int, int]]:
+    """Processes that descend from a marked one, whoever their parent is now and whatever became of their environment.
+
+    Slurm does not hand this limit on (slurm.conf(5), PropagateResourceLimits): a job submitted from the session has no mark.
+    """
+    found = set()
+    for pid in tree.pids():
+        limits = identity.slurp(f"/proc/{pid}/limits")
+        if limits and kernel.has_mark(limits, mark):
+            began = identity.start_of(pid)
+            if began is not None:
+                found.add((pid, began))
+    return found
 
 
 def with_cookie(session: str, job: str) -> set[tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from handwash.srun import lines
 
 TYPE_CHECKING = False
@@ -21,6 +23,16 @@ class Orders:
         self.grace = grace
         self.folder = folder
         self.environment = dict(environment)
+
+    def mark(self) -> int:
+        """The number by which the processes of this session in this step are known (`kernel.mark`)."""
+        tail = self.session.rpartition("-")[2]
+        number = int(tail, 16) if tail.isalnum() else 0
+        # The components of a heterogeneous job may share a node: each is a step of its own there.
+        for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"):
+            text = os.environ.get(name, "")
+            number = (number * 6364136223846793005 + (int(text) if text.isdigit() else 0)) % 2**62
+        return number
 
     def pack(self) -> str:
         """To one argument."""

@@ -29,6 +29,8 @@ else:
 HANGUP = _signal.SIGHUP
 CHILD = _signal.SIGCHLD
 CONTINUE = _signal.SIGCONT
+# From the kernel: something has come, or the end has, on the connection to the guardian.
+GUARDIAN = _signal.SIGIO
 
 # How long a signal to the outer supervisor waits for the same one to arrive at the inner one, and how far apart the two
 # may be: proctrack/linuxproc signals every process of the step, pgid the group, cgroup only slurmstepd's own child.
@@ -140,22 +142,29 @@ def supervise(command: Sequence[str], orders: Orders, chain: Chain | None) -> En
     read_end, write_end = os.pipe()
     outer = os.getpid()
     stops = may_stop()
+    if chain is not None:
+        chain.open()
     try:
         inner = os.fork()
     except OSError:
         # No more processes: the command itself needs none.
+        kernel.mark(orders.mark())
         kernel.restore_for_exec(mask, ignored_chld)
         os._exit(execute(command, command_environment(orders)))
     if inner == 0:
         try:
             os.close(read_end)
+            if chain is not None:
+                chain.be_second()
             ending = run_inner(command, orders, outer, chain, mask, ignored_chld, stops)
             os.write(write_end, ending.pack())
             kernel.exit_like(ending.status)
         finally:
             os._exit(125)
     os.close(write_end)
-    status = watch_inner(inner, stops)
+    if chain is not None:
+        chain.be_first()
+    status = watch_inner(inner, stops, chain)
     try:
         data = os.read(read_end, 65536)
     finally:
@@ -175,7 +184,7 @@ def supervise(command: Sequence[str], orders: Orders, chain: Chain | None) -> En
     return ending
 
 
-def watch_inner(inner: int, stops: bool) -> int:
+def watch_inner(inner: int, stops: bool, chain: Chain | None) -> int:
     """The outer supervisor: passes on what is meant for the command, until the inner one has ended; its wait status."""
     leader = os.getsid(0) == os.getpid()
     while True:
@@ -193,6 +202,10 @@ def watch_inner(inner: int, stops: bool) -> int:
                         os.kill(os.getpid(), _signal.SIGSTOP)
                 elif pid == inner:
                     return status
+            continue
+        if number == GUARDIAN and code == kernel.SI_KERNEL:
+            if chain is not None:
+                chain.renew()
             continue
         if code == kernel.SI_KERNEL:
             # A closed terminal hangs up its session leader: without us that would be the command.
@@ -231,6 +244,8 @@ def run_inner(
 ) -> Ending:
     """The inner supervisor: starts the command, waits for its end or for the outer one's, then ends all that is left."""
     kernel.become_subreaper()
+    if not kernel.mark(orders.mark()) and chain is not None:
+        chain.tell("unmarked")
     # A hint only (it follows the parent's thread); what counts is getppid.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, CHILD)
     environment = command_environment(orders)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,24 +48,17 @@ class Session:
             if line == "up\n":
                 break
         assert wait_until(lambda: len(self.escapees()) == len(ESCAPEES), 10)
-        # Of what started only just before its supervisors die the guardian does not claim that it saw it.
-        assert wait_until(lambda: self.age_of_the_youngest() > 0.5, 10)
         safe = self.child.pid
         tasks = self.by_script("task.py")
         self.members = {
             "safe-srun": [safe],
             "srun": [pid for pid in tree.children(safe) or [] if processes.program(pid) == "srun"],
             "keeper": [pid for pid in self.by_script("entry.py") if pid != safe],
-            "guardian": [pid for pid in tasks if identity.read(pid).ppid == 1],
+            "guardian": self.guardians(),
             "outer": [pid for pid in tasks if identity.read(pid).ppid not in (1, *tasks)],
             "inner": [pid for pid in tasks if identity.read(pid).ppid in tasks],
         }
         assert all(len(pids) == 1 for pids in self.members.values()), self.members
-
-    def age_of_the_youngest(self) -> float:
-        """Seconds since the last process of the script started."""
-        ticks = max(who.started for who in map(processes.identity, self.escapees()) if who)
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
     def by_script(self, name: str) -> list[int]:
         return [
@@ -75,6 +67,9 @@ class Session:
             if any(word.endswith(f"/handwash/srun/{name}") for word in processes.arguments(pid)[:5])
             and processes.program(pid) != "srun"
         ]
+
+    def guardians(self) -> list[int]:
+        return [pid for pid in self.by_script("task.py") if (who := identity.read(pid)) and who.alive and who.ppid == 1]
 
     def escapees(self) -> list[int]:
         return [pid for pid in self.cluster.processes("alice") if set(processes.arguments(pid)[1:2]) & set(ESCAPEES)]
@@ -122,19 +117,27 @@ def test_killed(cluster: Cluster, names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("name", ["keeper", "guardian"])
 def test_a_watcher_killed_changes_nothing_while_the_others_live(cluster: Cluster, name: str) -> None:
-    """The command goes on, and the end is as clean as ever; without the guardian's word it is not called confirmed."""
+    """The command goes on, and the end is as clean as ever: another guardian has taken the place of the dead one."""
     session = Session(cluster)
     session.kill(name)
+    if name == "guardian":
+        assert wait_until(lambda: set(session.guardians()) - set(session.members["guardian"]), 10)
     sleeper = next(pid for pid in session.escapees() if processes.arguments(pid)[1] == "110.7")
     os.kill(sleeper, signal.SIGTERM)
     session.is_over()
     assert session.child.returncode == 143
     assert "the job has left the queue" in session.errors
-    if name == "guardian" and cluster.proctrack != "cgroup":
-        assert session.outcome() == "unconfirmed"
-        assert "no word from 1 node" in session.errors
-    else:
-        assert session.outcome() == "clean"
+    assert session.outcome() == "clean"
+
+
+@pytest.mark.parametrize("then", [signal.SIGTERM, signal.SIGKILL])
+def test_guardian_killed_and_then_safe_srun(cluster: Cluster, then: signal.Signals) -> None:
+    session = Session(cluster)
+    session.kill("guardian")
+    assert wait_until(lambda: set(session.guardians()) - set(session.members["guardian"]), 10)
+    os.kill(session.child.pid, then)
+    session.is_over()
+    assert session.outcome() == "clean"
 
 
 def test_scancel_and_slurmstepd(cluster: Cluster) -> None:

@@ -86,7 +86,8 @@ class Part:
         said = {row[0]: row[1:] for row in rows}
         if said["finished"] != [""] or any(said[key] != [value] for key, value in self.place()):
             return
-        if identity.same(int(said["guardian"][0]), int(said["guardian"][1])) is not None:
+        who = identity.same(int(said["guardian"][0]), int(said["guardian"][1]))
+        if who is not None and who.alive:
             return
         for row in rows:
             if row[0] == "left":

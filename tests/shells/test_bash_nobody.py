@@ -276,7 +276,7 @@ def test_scp_sftp_and_rsync(somebody: Person, sshd: Sshd) -> None:
         target = somebody.home / name
         target.unlink(missing_ok=True)
         code, out, err = piped(somebody, argv, given)
-        assert target.read_bytes() == data, err
+        assert target.exists() and target.read_bytes() == data, (code, err)
         return code, out, err
 
     here, there = str(somebody.home), f"{sshd.host}:{somebody.home}"

@@ -134,6 +134,8 @@ class Chain:
         """What the inner supervisor's teardown did."""
         self.tell_all([("ended", *pair, int(pair in teardown.killed)) for pair in teardown.ended])
         self.tell_all([("left", *pair, why) for pair, why in teardown.left.items()])
+        if not teardown.complete:
+            self.tell("incomplete")
 
     def hear(self, seconds: float) -> bytes:
         """The guardian's next words; empty where it has gone or does not answer in time."""

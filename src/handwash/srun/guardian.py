@@ -41,6 +41,8 @@ class Task:
         self.connection = connection
         self.root: tuple[int, int] | None = None
         self.seen: set[tuple[int, int]] = set()
+        # Those that /proc does not show, each with a pidfd (see `hidden`).
+        self.hidden: dict[int, int] = {}
         self.buffer = b""
         self.said_goodbye = False
 
@@ -179,7 +181,12 @@ class Guardian:
             if task.root is None:
                 continue
             inner_lives = False
-            for pid, began in tree.descendants(task.root[0]):
+            unseen: list[int] = []
+            for pid in tree.below([task.root[0]]):
+                began = identity.start_of(pid)
+                if began is None:
+                    unseen.append(pid)
+                    continue
                 parent = identity.slurp(f"/proc/{pid}/stat")
                 stat = identity.parse_stat(parent) if parent else None
                 if stat is not None and stat.ppid == task.root[0] and stat.name == b"handwash":
@@ -189,6 +196,10 @@ class Guardian:
                     fresh = True
             if not inner_lives:
                 self.wake(task.root)
+            if unseen:
+                from handwash.srun import hidden
+
+                fresh |= self.part.add_hidden(hidden.hold(task.hidden, task.root[0], unseen))
         now = time.monotonic()
         if fresh:
             self.last_fresh = now
@@ -215,6 +226,11 @@ class Guardian:
         self.part.took_over = True
         if not self.marked and time.monotonic() - self.last_fresh < SETTLED:
             self.part.complete = False
+        held = {fd: pid for task in lost for pid, fd in task.hidden.items()}
+        if held:
+            from handwash.srun import hidden
+
+            self.part.add_end(*hidden.end(held, self.grace))
         calm = 0
         ended: set[int] = set()
         killed: set[int] = set()
@@ -231,10 +247,7 @@ class Guardian:
             ended.update(outcome.ended)
             killed.update(outcome.killed)
             left.update(outcome.left)
-        self.part.ended += len(ended)
-        self.part.killed += len(killed)
-        for pid, why in left.items():
-            self.part.left[pid, identity.start_of(pid) or 0] = why
+        self.part.add_end(len(ended), len(killed), left)
         if not self.tasks:
             self.listener.close()
             self.part.finish()

@@ -12,6 +12,10 @@ import time
 from handwash.srun import lines
 from handwash.teardown import identity
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 SUFFIX = ".part"
 # More living processes than this are counted, not listed.
 LISTED = 5000
@@ -69,6 +73,19 @@ class Part:
         self.seen += 1
         self.changed = True
         return True
+
+    def add_hidden(self, count: int) -> bool:
+        """Processes that can be counted but not written down; True if there are any."""
+        self.seen += count
+        self.changed |= count > 0
+        return count > 0
+
+    def add_end(self, ended: int, killed: int, left: Mapping[int, str]) -> None:
+        """What a teardown has done; `left` is pid to reason."""
+        self.ended += ended
+        self.killed += killed
+        for pid, why in left.items():
+            self.left[pid, identity.start_of(pid) or 0] = why
 
     def supersede(self) -> None:
         """Takes over what a guardian of this step has written that has died since, and takes its file away."""

@@ -44,24 +44,29 @@ class Ending:
     `complete`: the kernel has said that nothing is left (which needs a subreaper).
     """
 
-    def __init__(self, status: int, ended: int = 0, killed: int = 0, left: Sequence[tuple[int, str]] = ()) -> None:
+    def __init__(
+        self, status: int, ended: int = 0, killed: int = 0, left: Sequence[tuple[int, str]] = (), complete: bool = True
+    ) -> None:
         self.status = status
-        self.complete = True
+        self.complete = complete
         self.ended = ended
         self.killed = killed
         self.left = list(left)
 
     def pack(self) -> bytes:
         return "\n".join(
-            [f"{self.status} {self.ended} {self.killed}", *(f"{pid} {why}" for pid, why in self.left)]
+            [
+                f"{self.status} {self.ended} {self.killed} {int(self.complete)}",
+                *(f"{pid} {why}" for pid, why in self.left),
+            ]
         ).encode()
 
     @classmethod
     def unpack(cls, data: bytes) -> Ending:
         first, *rest = data.decode().split("\n")
-        status, ended, killed = map(int, first.split())
+        status, ended, killed, complete = map(int, first.split())
         left = [(int(pid), why) for pid, _, why in (line.partition(" ") for line in rest)]
-        return cls(status, ended, killed, left)
+        return cls(status, ended, killed, left, bool(complete))
 
 
 def look_up(command: str, environment: Mapping[str, str]) -> str:
@@ -179,7 +184,8 @@ def supervise(command: Sequence[str], orders: Orders, chain: Chain | None) -> En
         ending.ended += len(rest.ended)
         ending.killed += len(rest.killed)
         ending.left += [(pid, why) for (pid, _start), why in rest.left.items()]
-    ending.complete = complete and not ending.left
+        ending.complete = rest.complete
+    ending.complete = ending.complete and complete and not ending.left
     restore_terminal(settings)
     return ending
 
@@ -273,7 +279,7 @@ def run_inner(
     if chain is not None:
         chain.tell_ended(teardown)
     left = [(pid, why) for (pid, _start), why in teardown.left.items()]
-    return Ending(status, len(teardown.ended), len(teardown.killed), left)
+    return Ending(status, len(teardown.ended), len(teardown.killed), left, teardown.complete)
 
 
 def watch_command(main: int, outer: int, stops: bool) -> int | None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+HIDDEN = 0
+
+
 def reap() -> bool:
     """Collects every child that has ended. True when no child is left at all."""
     while True:
@@ -30,13 +33,18 @@ def reap() -> bool:
 
 class Sweep:
     """One teardown. Afterwards `ended` holds the (pid, start time) pairs that were found, `killed` those that needed KILL,
-    `left` those that are still there with the reason."""
+    `left` those that are still there with the reason; `complete`: the kernel has said that there is none.
+
+    A start time of 0 stands for a child that /proc does not show: with hidepid=2 (proc(5)) that is one's own process that is
+    not dumpable, as an ssh-agent. As long as we do not collect it, its pid is nobody else's, so kill(2) is safe.
+    """
 
     def __init__(self) -> None:
         self.uid = os.getuid()
         self.ended: set[tuple[int, int]] = set()
         self.killed: set[tuple[int, int]] = set()
         self.left: dict[tuple[int, int], str] = {}
+        self.complete = False
 
     def alive(self) -> list[tuple[int, int]]:
         """Descendants that still run and may be ended."""
@@ -49,20 +57,27 @@ class Sweep:
                 self.left[pid, start] = "other-user"
                 continue
             found.append((pid, start))
-        return found
+        hidden = [pid for pid in tree.children(os.getpid()) or [] if identity.start_of(pid) is None]
+        return found + [(pid, HIDDEN) for pid in hidden]
 
     def send(self, pairs: Iterable[tuple[int, int]], *numbers: int) -> None:
         """The signals to each of them, by identity."""
         for pair in pairs:
-            handle = identity.Handle(*pair)
+            handle = None
             try:
+                if pair[1] == HIDDEN:
+                    for number in numbers:
+                        os.kill(pair[0], number)
+                    continue
+                handle = identity.Handle(*pair)
                 if handle.identity is not None:
                     for number in numbers:
                         handle.send(number)
             except PermissionError:
                 self.left[pair] = "other-user"
             finally:
-                handle.close()
+                if handle is not None:
+                    handle.close()
 
     def run(self, grace: float) -> None:
         """TERM and CONT to all and to newcomers, until `grace` is over; then KILL in a loop; bounded."""
@@ -92,7 +107,7 @@ class Sweep:
                 break
             if time.monotonic() >= deadline:
                 break
-            fresh = [pair for pair in found if pair not in self.killed]
+            fresh = [pair for pair in found if pair not in self.killed or pair[1] == HIDDEN]
             self.ended.update(fresh)
             self.killed.update(fresh)
             self.send(fresh, identity.SIGKILL)
@@ -101,7 +116,11 @@ class Sweep:
             pause = min(pause * 2, 0.05)
         else:
             found = []
+            self.complete = True
         for pair in found:
+            if pair[1] == HIDDEN:
+                self.left[pair] = "alive"
+                continue
             handle = identity.Handle(*pair)
             if handle.check() is not None:
                 self.left[pair] = why_left(handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handwash.model import Gpu, Job, Judged, Survey, Unknown, Verdict
+from handwash.model import Gpu, Holder, Job, Judged, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +34,31 @@ def check(survey: Survey, verdict: Verdict) -> dict[str, Any]:
         "verdict": verdict.verdict,
         "node": where(survey),
         "jobs": _look(survey.jobs, job),
-        "gpus": _look(survey.gpus, gpu),
+        "gpus": _gpus(survey),
         "processes": _look(judged, process),
     }
+
+
+def visible(survey: Survey) -> dict[str, Any] | None:
+    """What CUDA_VISIBLE_DEVICES of this shell means: `order` has the driver's indices in the order of a program's numbers."""
+    seen = survey.visibility
+    if seen is None or isinstance(survey.gpus, Unknown):
+        return None
+    return {
+        "kind": seen.kind,
+        "value": seen.value,
+        "order": [survey.gpus[place].index for place in seen.order],
+        "rejected": seen.rejected,
+        "ignored": list(seen.ignored),
+        "certain": seen.certain,
+    }
+
+
+def _gpus(survey: Survey) -> dict[str, Any]:
+    told = {**_look(survey.gpus, gpu), "cause": "", "visible": visible(survey)}
+    if isinstance(survey.gpus, Unknown):
+        told.update(cause=survey.gpus.cause, items=[gpu(one) for one in survey.gpus_in_part])
+    return told
 
 
 def _look(answer: Any, each: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
@@ -67,8 +89,34 @@ def gpu(one: Gpu) -> dict[str, Any]:
         "name": one.name,
         "memory_used": one.memory_used,
         "memory_total": one.memory_total,
-        "utilisation": one.utilisation,
+        "utilisation": _share(one.utilisation),
         "shared": one.shared,
+        "vendor": one.vendor,
+        "node_index": one.node_index,
+        "visible_index": one.visible,
+        "instance": None if one.instance is None else list(one.instance),
+        "utilisation_max": _share(one.utilisation_max),
+        "utilisation_over_s": None if one.utilisation_over_s is None else round(one.utilisation_over_s, 1),
+        "sharing": list(one.sharing),
+        "trouble": list(one.trouble),
+        "notes": list(one.notes),
+        "holders_known": one.uses_known,
+        "holders": [holder(each) for each in one.holders],
+    }
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def holder(one: Holder) -> dict[str, Any]:
+    return {
+        "pid": one.pid,
+        "user": one.user or None,
+        "memory": one.memory,
+        "kind": one.kind,
+        "by": one.by,
+        "word": one.word,
     }
 
 
@@ -85,6 +133,9 @@ def process(one: Judged) -> dict[str, Any]:
         "session": seen.session,
         "gpus": list(seen.gpus),
         "devices": list(seen.devices),
+        "state": seen.state,
+        "ppid": seen.ppid,
+        "cpu_s": round(seen.cpu_s, 2),
         "whose": one.whose,
         "fate": one.fate,
         "leftover": one.leftover,

@@ -86,7 +86,7 @@ class Holder:
     """One process on one GPU, by both looks. `memory`: its GPU memory in bytes, None where nobody says.
 
     `by`: driver (its list alone), files (it holds the device files open), both. `kind`: compute, graphics, mps (a client of
-    the multi-process service), mps-server, or "". `word`: where the looks disagree, how:
+    the multi-process service), mps-server, or "". `user`: its owner, "" where unknown. `word`: where the looks disagree, how:
     dead: in the driver's list, and no such process here · zombie: it has ended, its parent has not collected it
     foreign: the driver counts in another PID namespace, so who that is cannot be told here
     hidden: another person's, of whom /proc shows nothing (hidepid)
@@ -99,6 +99,7 @@ class Holder:
     kind: str
     by: str
     word: str = ""
+    user: str = ""
 
 
 @frozen
@@ -125,7 +126,7 @@ class Gpu:
     uses_known: bool = True
     device: str = ""
     notes: tuple[str, ...] = ()
-    vendor: str = "nvidia"
+    vendor: str = "NVIDIA"
     instance: tuple[int, int] | None = None
     sharing: tuple[str, ...] = ()
     trouble: tuple[str, ...] = ()

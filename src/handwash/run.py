@@ -124,6 +124,11 @@ def run(argv: Sequence[str], timeout: float, env: Mapping[str, str] | None = Non
     return Result(os.waitstatus_to_exitcode(status), outputs[0], outputs[1], False)
 
 
+def left() -> float | None:
+    """Seconds that a look still has, to answer with what it knows; None outside one."""
+    return None if _look_ends_at is None else max(0.0, _look_ends_at - world.monotonic())
+
+
 def looks(questions: Mapping[str, Callable[[], Any]], deadline: float) -> dict[str, Any]:
     """Asks all questions side by side, each in a process of its own; an answer is plain data or `Unknown`.
 
@@ -159,8 +164,8 @@ def _answer(data: bytes, deadline: float, timed_out: bool) -> Any:
         kind, value = marshal.loads(data)
     except (ValueError, EOFError, TypeError):
         if timed_out:
-            return Unknown(_("No answer within {seconds} s.").format(seconds=f"{deadline:g}"))
-        return Unknown(_("The look ended without an answer (it crashed)."))
+            return Unknown(_("No answer within {seconds} s.").format(seconds=f"{deadline:g}"), "timed-out")
+        return Unknown(_("The look ended without an answer (it crashed)."), "crashed")
     return Unknown(value) if kind == "unknown" else value
 
 

@@ -73,10 +73,7 @@ def three_looks(survey: Survey, verdict: Verdict, stream: TextIO | None = None) 
         jobs = [_("could not tell: {why}").format(why=render.harmless(survey.jobs.why, 500))]
     else:
         jobs = [job_line(job) for job in survey.jobs] or [_("none")]
-    if isinstance(survey.gpus, Unknown):
-        gpus = [_("could not tell: {why}").format(why=render.harmless(survey.gpus.why, 500))]
-    else:
-        gpus = [tell_gpus.gpu_line(gpu, survey) for gpu in survey.gpus] or [_("none visible here")]
+    gpus = tell_gpus.gpu_lines(survey)
     if isinstance(survey.processes, Unknown):
         processes = [_("could not tell: {why}").format(why=render.harmless(survey.processes.why, 500))]
     else:
@@ -109,6 +106,7 @@ def process_table(rows: tuple[Judged, ...], survey: Survey, now: float, stream: 
             _("GPU"),
             _("GPU memory"),
             _("age"),
+            _("CPU time"),
             _("job"),
             _("whose"),
             _("if you leave"),
@@ -121,6 +119,7 @@ def process_table(rows: tuple[Judged, ...], survey: Survey, now: float, stream: 
                 ",".join(str(index) for index in one.process.gpus) or "-",
                 render.size(tell_gpus.gpu_memory(one, survey)),
                 render.duration(now - one.process.started),
+                render.duration(one.process.cpu_s),
                 one.process.job or "-",
                 whose(one.whose),
                 fate(one.fate),
@@ -128,7 +127,7 @@ def process_table(rows: tuple[Judged, ...], survey: Survey, now: float, stream: 
             for one in rows
         ],
         stream,
-        numeric="045",
+        numeric="0456",
     )
 
 

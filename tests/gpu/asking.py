@@ -28,7 +28,11 @@ LOOK = """
 import json
 {before}
 answer = run.looks({{"gpus": nvml.look}}, {deadline})["gpus"]
-print(json.dumps({{"unknown": answer.why}} if isinstance(answer, Unknown) else answer))
+if isinstance(answer, Unknown):
+    answer = {{"unknown": answer.why, "cause": answer.cause, "gpus": []}}
+elif answer["why"]:
+    answer["unknown"] = answer["why"]
+print(json.dumps(answer))
 """
 
 
@@ -53,4 +57,4 @@ def seen(env: Mapping[str, str], before: str = "") -> tuple[Gpu, ...]:
     """The GPUs as records; fails where the look could not tell."""
     answer = ask(env, before=before)
     assert "unknown" not in answer, answer
-    return gpus.read(answer)
+    return gpus.read(answer["gpus"])

@@ -23,7 +23,15 @@ KNOWN = (
     "/dev/dri/renderD128",
     "/dev/davinci0",
     "/dev/davinci_manager",
+    "/dev/mkfd",
     "/dev/cambricon_dev2",
+    "/dev/cambricon_ctl",
+    "/dev/mxcd",
+    "/dev/mtgpu.3",
+    "/dev/iluvatar2",
+    "/dev/gcu0",
+    "/dev/xpu1",
+    "/dev/xpuctrl",
 )
 UNKNOWN = (
     "/dev/null",
@@ -35,6 +43,11 @@ UNKNOWN = (
     "/dev/nvidia1x",
     "/dev/dri/card0",
     "/dev/davinci",
+    "/dev/cambricon_ipcm0",
+    "/dev/mtgpu",
+    "/dev/mtgpu3",
+    "/dev/gcu0vid1",
+    "/dev/xpu",
     "/home/dev/nvidia0",
     "socket:[42]",
     "anon_inode:[eventfd]",
@@ -110,6 +123,12 @@ def test_a_render_node_alone_is_a_display_s(tmp_path: Path) -> None:
         (("/dev/davinci3",), True),
         (("/dev/davinci_manager",), False),
         (("/dev/cambricon_dev0",), True),
+        (("/dev/cambricon_ctl",), False),
+        (("/dev/dri/renderD128", "/dev/mxcd"), True),
+        (("/dev/mtgpu.0",), True),
+        (("/dev/iluvatar0",), True),
+        (("/dev/gcu0",), True),
+        (("/dev/xpuctrl",), False),
         ((), False),
     ],
 )
@@ -125,7 +144,9 @@ def test_the_node_s_own_files(tmp_path: Path) -> None:
             file.touch()
     assert set(device_files.present(str(tmp_path))) == set(KNOWN)
     (tmp_path / "kfd").unlink()
-    assert set(device_files.present(str(tmp_path))) == {p for p in KNOWN if "kfd" not in p and "dri" not in p}
+    assert set(device_files.present(str(tmp_path))) == {p for p in KNOWN if p != "/dev/kfd"}  # a MetaX node, then
+    (tmp_path / "mxcd").unlink()
+    assert not [path for path in device_files.present(str(tmp_path)) if "dri" in path]
     assert device_files.present(str(tmp_path / "nowhere")) == ()
 
 
@@ -147,16 +168,16 @@ def test_the_pci_bus_knows_a_gpu_without_its_driver(tmp_path: Path) -> None:
 @given(st.integers(min_value=0, max_value=2**20))
 def test_a_minor_number_is_read_back(minor: int) -> None:
     assert device_files.gpu_minor(f"/dev/nvidia{minor}") == minor
-    assert device_files.vendor_and_number(f"/dev/davinci{minor}") == (device_files.VENDORS[2], minor)
+    assert device_files.vendor_and_number(f"/dev/davinci{minor}") == (device_files.VENDORS[3], minor)
     assert device_files.gpu_minor(f"/dev/davinci{minor}") is None
 
 
-@given(st.sampled_from(["", "/dev/nvidia", "/dev/davinci", "/dev/dri/renderD", "/dev/cambricon_dev"]), st.text())
+@given(st.sampled_from(["", *(vendor.numbered for vendor in device_files.VENDORS)]), st.text())
 def test_no_path_upsets_the_table(beginning: str, rest: str) -> None:
     found = device_files.vendor_and_number(beginning + rest)
     if found:
         assert rest.isdecimal() or beginning == ""
-        assert int(rest.rpartition("/")[2].lstrip("abcdefghijklmnopqrstuvwxyzD_")) == found[1]
+        assert int(rest.rpartition("/")[2].lstrip("abcdefghijklmnopqrstuvwxyzD_.")) == found[1]
     assert device_files.holds_context((beginning + rest,)) in (True, False)
 
 
@@ -222,7 +243,7 @@ def test_without_the_library_the_files_stand_for_the_gpus() -> None:
         OWN_DEV
         + """
 nvml.library_present = lambda: False
-seen = gpus.read(run.looks({"gpus": gpus.look}, 10)["gpus"])
+seen = gpus.read(run.looks({"gpus": gpus.look}, 10)["gpus"]["gpus"])
 assert [(gpu.index, gpu.minor, gpu.device, gpu.name, gpu.memory_used) for gpu in seen] == [
     (0, 0, "/dev/nvidia0", "", None), (1, 1, "/dev/nvidia1", "", None)], seen
 assert all(not gpu.uses_known and "library" in gpu.notes[0] for gpu in seen)
@@ -240,7 +261,7 @@ def test_one_process_is_seen_by_both_looks(fake_driver: FakeDriver) -> None:
     out = run_code(
         OWN_DEV
         + """
-seen = gpus.read(run.looks({"gpus": gpus.look}, 10)["gpus"])
+seen = gpus.read(run.looks({"gpus": gpus.look}, 10)["gpus"]["gpus"])
 assert os.getpid() in [use.pid for use in seen[0].uses], seen
 assert seen[1].uses == () and seen[1].memory_used == 0
 assert seen[0].memory_used == 2**30 * len(seen[0].uses)

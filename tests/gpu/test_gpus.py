@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handwash.accelerators import device_files, nvml
+from handwash.accelerators import device_files, nvml, nvml_lists
 from handwash.model import Gpu, GpuUse
-from handwash.run import CouldNotTell
 from handwash.survey import gpus
 
 NVIDIA = ("/dev/nvidia0", "/dev/nvidia3", "/dev/nvidia-uvm", "/dev/nvidiactl")
+
+
+NOT_LOADED = {"why": "The NVIDIA driver is not loaded on this node.", "cause": "driver-not-loaded"}
 
 
 class World:
@@ -32,7 +34,7 @@ class World:
     def look(self) -> dict[str, Any]:
         if isinstance(self.answer, Exception):
             raise self.answer
-        return self.answer
+        return {**gpus.NOTHING, **self.answer}
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def test_neither_library_nor_file_is_a_known_nothing(node: World) -> None:
     assert gpus.nothing_here()
-    assert gpus.read(gpus.look()) == ()
+    assert gpus.read(gpus.look()["gpus"]) == ()
 
 
 @pytest.mark.parametrize(("files", "library"), [(NVIDIA, False), ((), True), (("/dev/davinci0",), False)])
@@ -53,45 +55,53 @@ def test_a_library_or_a_file_asks_for_a_look(node: World, files: tuple[str, ...]
 
 def test_files_without_a_library(node: World) -> None:
     node.files = NVIDIA
-    found = gpus.read(gpus.look())
+    found = gpus.read(gpus.look()["gpus"])
     assert [(gpu.index, gpu.minor, gpu.device) for gpu in found] == [(0, 0, "/dev/nvidia0"), (3, 3, "/dev/nvidia3")]
     assert [(gpu.memory_used, gpu.utilisation, gpu.uses_known) for gpu in found] == [(None, None, False)] * 2
 
 
 def test_other_vendors_are_known_by_their_files(node: World) -> None:
     node.files = ("/dev/davinci0", "/dev/davinci1", "/dev/davinci_manager")
-    assert [(gpu.index, gpu.minor, gpu.device) for gpu in gpus.read(gpus.look())] == [
+    assert [(gpu.index, gpu.minor, gpu.device) for gpu in gpus.read(gpus.look()["gpus"])] == [
         (0, None, "/dev/davinci0"),
         (1, None, "/dev/davinci1"),
     ]
     node.files = ("/dev/dri/renderD128", "/dev/dri/renderD129", "/dev/kfd")
-    assert [(gpu.index, gpu.device) for gpu in gpus.read(gpus.look())] == [
+    assert [(gpu.index, gpu.device) for gpu in gpus.read(gpus.look()["gpus"])] == [
         (0, "/dev/dri/renderD128"),
         (1, "/dev/dri/renderD129"),
     ]
 
 
 def test_the_driver_s_word_goes_before_the_files(node: World) -> None:
-    node.files, node.library, node.answer = NVIDIA, True, {"driver": "550.54.15", "gpus": []}
-    assert gpus.look() == {"driver": "550.54.15", "gpus": []}
+    node.files, node.library, node.answer = NVIDIA, True, {"driver": "550.54.15"}
+    assert gpus.look() == {"driver": "550.54.15", "gpus": [], "why": None, "cause": ""}
 
 
 def test_no_driver_and_no_hardware_is_a_login_node_with_the_cluster_s_image(node: World) -> None:
-    node.library, node.answer = True, nvml.DriverNotLoaded("not loaded")
-    assert gpus.read(gpus.look()) == ()
+    node.library, node.answer = True, NOT_LOADED
+    assert gpus.read(gpus.look()["gpus"]) == ()
 
 
 @pytest.mark.parametrize(("files", "hardware"), [(NVIDIA, False), ((), True), ((), None)])
 def test_no_driver_where_one_should_be_is_no_answer(node: World, files: tuple[str, ...], hardware: bool | None) -> None:
-    node.library, node.files, node.hardware, node.answer = True, files, hardware, nvml.DriverNotLoaded("not loaded")
-    with pytest.raises(CouldNotTell):
-        gpus.look()
+    node.library, node.files, node.hardware, node.answer = True, files, hardware, NOT_LOADED
+    answer = gpus.look()
+    assert answer["cause"] == "driver-not-loaded" and answer["why"]
+    # What is there by its device file is told all the same.
+    assert [gpu["device"] for gpu in answer["gpus"]] == [path for path in files if path[-1].isdigit()]
 
 
 def test_any_other_failure_is_no_answer(node: World) -> None:
-    node.library, node.answer = True, CouldNotTell("mismatch")
-    with pytest.raises(CouldNotTell):
-        gpus.look()
+    node.library, node.answer = True, {"why": "mismatch", "cause": "driver-mismatch"}
+    assert gpus.look()["why"] == "mismatch"
+
+
+def test_those_that_have_answered_are_not_told_twice(node: World) -> None:
+    answered = gpus.by_device_file(("/dev/nvidia3",))
+    node.library, node.files = True, NVIDIA
+    node.answer = {"gpus": answered, "why": "hangs", "cause": "driver-hangs"}
+    assert [gpu["device"] for gpu in gpus.look()["gpus"]] == ["/dev/nvidia3", "/dev/nvidia0"]
 
 
 def test_indices_follow_the_minor_numbers_not_the_order() -> None:
@@ -121,7 +131,7 @@ rows = st.lists(
 
 @given(rows)
 def test_joining_loses_no_process_and_doubles_none(listed: list[tuple[int, int | None, str, int, int]]) -> None:
-    joined = nvml.join(listed)
+    joined = nvml_lists.join(listed)
     assert {row[0] for row in joined} == {row[0] for row in listed}
     assert len({(row[0], row[3]) for row in joined}) == len(joined)
     for pid, memory, kind, instance in joined:
@@ -134,6 +144,6 @@ def test_joining_loses_no_process_and_doubles_none(listed: list[tuple[int, int |
 def test_plain_data_becomes_records() -> None:
     plain = gpus.by_device_file(("/dev/nvidia1",))
     plain[0].update(uses=[(7, None, "mps", None), (8, 1, "compute", [1, 0])], notes=["a note"])
-    (gpu,) = gpus.read({"driver": "", "gpus": plain})
+    (gpu,) = gpus.read(plain)
     assert gpu.uses == (GpuUse(7, None, "mps"), GpuUse(8, 1, "compute", (1, 0)))
     assert gpu.notes == ("a note",)

@@ -47,15 +47,35 @@ def test_a_client_of_the_multi_process_service_makes_the_gpu_shared(fake_driver:
     fake_driver.gpus(2).process(0, 11, GIB, ghost=True).process(0, 11, GIB, kind="mps", ghost=True)
     first, second = seen(fake_driver.env())
     assert first.uses == (GpuUse(11, GIB, "mps"),)
-    assert first.shared and not second.shared
+    assert first.shared and first.sharing == ("mps",) and not second.shared
 
 
-def test_mig_is_shared_names_instances_and_is_not_idle(fake_driver: FakeDriver) -> None:
-    fake_driver.gpus(2, utilisation=50).mig(1, gi=3).process(1, ME, GIB, gi=3, ci=0).process(1, ME, GIB, gi=4, ci=1)
-    first, second = seen(fake_driver.env())
-    assert first.utilisation == 0.5
-    assert second.utilisation is None and second.shared
-    assert second.uses == (GpuUse(ME, GIB, "compute", (3, 0)), GpuUse(ME, GIB, "compute", (4, 1)))
+def test_mig_instances_are_gpus_of_their_own_shared_and_not_idle(fake_driver: FakeDriver) -> None:
+    fake_driver.gpus(2, utilisation=50).mig(1, gi=3, memory_used=GIB, uuid="MIG-a").mig(1, gi=5, ci=1, uuid="MIG-b")
+    fake_driver.process(1, ME, GIB, gi=3, ci=0).process(1, ME + 1, GIB, kind="mps", gi=5, ci=1, ghost=True)
+    whole, first, second = seen(fake_driver.env())
+    assert whole.utilisation == 0.5 and whole.instance is None and not whole.shared
+    assert [(gpu.index, gpu.uuid, gpu.instance, gpu.device) for gpu in (first, second)] == [
+        (1, "MIG-a", (3, 0), "/dev/nvidia1"),
+        (1, "MIG-b", (5, 1), "/dev/nvidia1"),
+    ]
+    assert first.name.endswith("MIG 1g.10gb") and first.memory_used == GIB and first.memory_total == 10200547328
+    assert first.uses == (GpuUse(ME, GIB, "compute", (3, 0)),) and second.uses == (GpuUse(ME + 1, GIB, "mps", (5, 1)),)
+    assert first.sharing == ("mig",) and second.sharing == ("mig", "mps")
+    assert all(gpu.utilisation is None and gpu.shared and gpu.uses_known for gpu in (first, second))
+
+
+def test_a_process_on_an_instance_that_is_not_shown_stays_with_the_gpu(fake_driver: FakeDriver) -> None:
+    fake_driver.gpus(1).mig(0, gi=3).process(0, ME, GIB, gi=4, ci=1)
+    whole, instance = seen(fake_driver.env())
+    assert whole.uses == (GpuUse(ME, GIB, "compute", (4, 1)),) and whole.instance is None
+    assert instance.uses == () and instance.instance == (3, 0)
+
+
+def test_a_gpu_with_mig_on_and_no_instance_is_shown_itself(fake_driver: FakeDriver) -> None:
+    fake_driver.gpus(1, mig=1, utilisation=50)
+    (second,) = seen(fake_driver.env())
+    assert second.utilisation is None and second.shared and second.sharing == ("mig",)
 
 
 def test_a_dead_pid_stays_in_the_answer(fake_driver: FakeDriver) -> None:
@@ -112,7 +132,7 @@ def test_drivers_with_another_layout_of_the_list_are_named_and_read_right(fake_d
 
 @pytest.mark.parametrize("version", ["535.42.01", "535.86.05", "550.54.15", "545.54.03", "", "535", "535.x"])
 def test_other_drivers_are_not_blamed_for_that(fake_driver: FakeDriver, version: str) -> None:
-    from handwash.accelerators.nvml import has_wrong_lists
+    from handwash.accelerators.nvml_lists import has_wrong_lists
 
     assert not has_wrong_lists(version)
 
@@ -134,7 +154,7 @@ def test_a_list_that_never_stops_growing_is_unknown_on_that_gpu_alone(fake_drive
     assert second.uses_known and len(second.uses) == 1 and second.notes == ()
 
 
-@pytest.mark.parametrize("good_calls", range(11))
+@pytest.mark.parametrize("good_calls", range(12))
 def test_a_gpu_lost_between_two_calls_loses_its_values_and_no_others(fake_driver: FakeDriver, good_calls: int) -> None:
     fake_driver.gpus(3, utilisation=10).process(1, ME).process(2, ME).fault("*", "GPU_IS_LOST", gpu=1, after=good_calls)
     first, second, third = seen(fake_driver.env())
@@ -184,6 +204,41 @@ def test_nonsense_is_not_passed_on(fake_driver: FakeDriver) -> None:
     assert "makes no sense" in gpu.notes[0]
 
 
+# ---- how busy, over the driver's samples
+
+
+def test_how_busy_is_the_mean_over_the_samples(fake_driver: FakeDriver) -> None:
+    fake_driver.gpus(2, utilisation=99).gpu(0, samples="0,0,100,60").gpu(1, samples=",".join(["0"] * 120))
+    first, second = seen(fake_driver.env())
+    assert (first.utilisation, first.utilisation_max) == (0.4, 1.0)
+    assert first.utilisation_over_s == pytest.approx(4 / 6, abs=0.01)
+    assert (second.utilisation, second.utilisation_max) == (0, 0)
+    assert second.utilisation_over_s == pytest.approx(20, abs=0.1)
+
+
+@pytest.mark.parametrize("symbol_missing", [True, False])
+def test_without_samples_it_is_the_instant(fake_driver: FakeDriver, symbol_missing: bool) -> None:
+    fake_driver.gpus(1, utilisation=37)
+    if symbol_missing:
+        fake_driver.missing("nvmlDeviceGetSamples")
+    (gpu,) = seen(fake_driver.env())
+    assert (gpu.utilisation, gpu.utilisation_max, gpu.utilisation_over_s) == (0.37, 0.37, None)
+    assert gpu.notes == ()
+
+
+def test_samples_that_make_no_sense_are_left_out(fake_driver: FakeDriver) -> None:
+    fake_driver.gpus(1, samples="50,4000000000,70")
+    (gpu,) = seen(fake_driver.env())
+    assert gpu.utilisation == pytest.approx(0.6) and gpu.utilisation_max == 0.7
+
+
+def test_a_gpu_that_is_woken_by_the_question_is_not_called_busy(fake_driver: FakeDriver) -> None:
+    # Without persistence mode and with nobody on it, the driver starts the GPU up and counts that.
+    fake_driver.gpus(3, utilisation=100, persistence=0).gpu(1, persistence=1).process(2, ME)
+    woken, kept, used = seen(fake_driver.env())
+    assert (woken.utilisation, kept.utilisation, used.utilisation) == (None, 1.0, 1.0)
+
+
 # ---- no answer at all
 
 REASONS = {
@@ -216,13 +271,17 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
 def test_a_driver_that_never_answers_is_left_at_the_deadline(fake_driver: FakeDriver) -> None:
     fake_driver.gpus(1).delay("nvmlInitWithFlags", "forever")
     begin = time.monotonic()
-    assert "0.3 s" in ask(fake_driver.env(), deadline=0.3)["unknown"]
+    answer = ask(fake_driver.env(), deadline=0.5)
+    assert "does not answer" in answer["unknown"] and answer["cause"] == "driver-hangs"
     assert time.monotonic() - begin < 5
 
 
 def test_a_driver_that_hangs_in_the_middle_is_left_too(fake_driver: FakeDriver) -> None:
-    fake_driver.gpus(2).delay("nvmlDeviceGetUtilizationRates", "forever", gpu=1)
-    assert "0.3 s" in ask(fake_driver.env(), deadline=0.3)["unknown"]
+    fake_driver.gpus(3, memory_base=GIB).delay("nvmlDeviceGetUtilizationRates", "forever", gpu=1)
+    answer = ask(fake_driver.env(), deadline=2)
+    assert "does not answer" in answer["unknown"] and answer["cause"] == "driver-hangs"
+    # Those that had answered before are told.
+    assert [(gpu["index"], gpu["memory_used"]) for gpu in answer["gpus"]] == [(0, GIB)]
 
 
 def test_a_slow_driver_within_the_deadline_is_heard(fake_driver: FakeDriver) -> None:

@@ -20,7 +20,8 @@ from babel.messages.catalog import Catalog
 import handwash
 from handwash import judge, messages, render, tell, world
 from handwash.commands import clean, leave
-from handwash.model import Gpu, GpuUse, Job, Node, Process, Site, Survey, Unknown, Verdict
+from handwash.frozen import replace
+from handwash.model import Gpu, GpuUse, Holder, Job, Node, Process, Site, Survey, Unknown, Verdict, Visibility
 from handwash.srun import receipt
 from handwash.teardown.end import Outcome
 
@@ -300,6 +301,24 @@ GPUS = (
     Gpu(0, "GPU-0", "NVIDIA A100", 4 * GIB, 80 * GIB, 0.5, False, uses=(GpuUse(101, 4 * GIB, "compute"),)),
     Gpu(1, "GPU-1", "", None, None, None, True),
 )
+WORDS = ("", "dead", "zombie", "foreign", "hidden", "unlisted", "elsewhere", "monitor")
+ODD = tuple(
+    replace(
+        GPUS[0],
+        index=number,
+        minor=number + 1,
+        visible=visible,
+        utilisation_over_s=20.0,
+        utilisation_max=1.0,
+        shared=True,
+        sharing=("mig", "mps", "shard"),
+        # One of each word, so that none is cut short, on a GPU of its own.
+        holders=(Holder(109, GIB, kind, "driver", word, "" if word == "hidden" else "bob"),),
+    )
+    for number, (word, kind, visible) in enumerate(
+        (word, kind, visible) for word in WORDS for kind in ("mps", "mps-server") for visible in (None, 0)
+    )
+)
 NODE = Node("compute", "n1", "7", True, ("…",), (0,))
 
 
@@ -336,6 +355,14 @@ def test_what_is_told_is_chinese(kind: str, proctrack: str | None) -> None:
     text, _verdict = told(a_survey(node=node, site=Site(proctrack)))
     assert english_in(text) == []
     assert "GPU-hours" not in text and "卡时" in text
+
+
+def test_what_is_odd_about_gpus_is_chinese() -> None:
+    messages.choose("zh_CN")
+    text, _verdict = told(a_survey(gpus=ODD, visibility=Visibility("list", "0", (0,))))
+    assert english_in(text) == []
+    because = Unknown("……", "driver-hangs")
+    assert english_in(told(a_survey(gpus=because, gpus_in_part=ODD[:2]))[0]) == []
 
 
 def test_what_could_not_be_told_is_chinese() -> None:

@@ -436,15 +436,14 @@ def test_process_tracking_is_remembered(cluster, tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(("host", "by_driver"), [(True, (0, 1)), (False, (1,))])
-def test_the_drivers_numbers(host: bool, by_driver: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_drivers_numbers(host: bool, by_driver: tuple[int, ...]) -> None:
     """In a container they are the host's: whoever has the same number here is not taken for the one on the GPU."""
     used = Gpu(
         0, "a", "x", 1, 2, 0.0, False, 0, (GpuUse(50, 1, "compute"), GpuUse(51, 1, "compute")), True, "/dev/nvidia0"
     )
     held = Gpu(1, "b", "x", 1, 2, 0.0, False, 1, (), True, "/dev/nvidia1")
     rows = [{"pid": 50, "devices": ("/dev/nvidia1",)}, {"pid": 51, "devices": ()}]
-    monkeypatch.setattr(procfs, "is_host_namespace", lambda: host)
-    found = survey._gpus_by_pid(rows, (used, held))
+    found = survey._gpus_by_pid(rows, (used, held), host)
     assert found[50] == {"gpus": by_driver} and (51 in found) == host
 
 

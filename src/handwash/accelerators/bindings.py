@@ -17,8 +17,16 @@ if TYPE_CHECKING:
 _FILE = "pynvml.py"
 
 
+class NoAnswer(CouldNotTell):
+    """A driver that cannot be asked, or does not answer. `cause`: the word of `model.Unknown` for it."""
+
+    def __init__(self, why: str, cause: str) -> None:
+        super().__init__(why)
+        self.cause = cause
+
+
 def load() -> Any:
-    """The module `pynvml` of nvidia-ml-py. Raises CouldNotTell where it is missing or another package took its name.
+    """The module `pynvml` of nvidia-ml-py. Raises NoAnswer where it is missing or another package took its name.
 
     To be called in a process that lives for one look: it leaves garbage collection off.
     """
@@ -44,12 +52,15 @@ def load() -> Any:
             if _is_right(module):
                 return module
     if other is None:
-        raise CouldNotTell(_("The Python package nvidia-ml-py is missing, so the NVIDIA driver cannot be asked."))
-    raise CouldNotTell(
+        raise NoAnswer(
+            _("The Python package nvidia-ml-py is missing, so the NVIDIA driver cannot be asked."), "bindings"
+        )
+    raise NoAnswer(
         _(
             "Another Python package hides nvidia-ml-py ({path}), so the NVIDIA driver cannot be asked: "
             "uninstall pynvml and reinstall nvidia-ml-py."
-        ).format(path=other)
+        ).format(path=other),
+        "bindings",
     )
 
 

@@ -9,6 +9,10 @@ import os
 
 from handwash.frozen import frozen
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 @frozen
 class Vendor:
@@ -25,25 +29,40 @@ class Vendor:
 
 
 NVIDIA = Vendor("NVIDIA", "/dev/nvidia", ("/dev/nvidiactl", "/dev/nvidia-uvm"), "/dev/nvidia-uvm")
-KFD = Vendor("AMD or Hygon", "/dev/dri/renderD", ("/dev/kfd",), "/dev/kfd")
+_RENDER = "/dev/dri/renderD"
+# Hygon's driver is a descendant of AMD's and adds the second file.
+KFD = Vendor("AMD or Hygon", _RENDER, ("/dev/kfd", "/dev/mkfd"), "/dev/kfd")
+METAX = Vendor("MetaX", _RENDER, ("/dev/mxcd",), "/dev/mxcd")
 VENDORS = (
     NVIDIA,
     KFD,
+    METAX,
     Vendor("Ascend", "/dev/davinci", ("/dev/davinci_manager",), ""),
-    Vendor("Cambricon", "/dev/cambricon_dev", (), ""),
+    Vendor("Cambricon", "/dev/cambricon_dev", ("/dev/cambricon_ctl",), ""),
+    Vendor("Moore Threads", "/dev/mtgpu.", (), ""),
+    Vendor("Iluvatar", "/dev/iluvatar", (), ""),
+    # Beside it lie `/dev/gcu0vid1` and the like, the video codecs of the card: no part of the table.
+    Vendor("Enflame", "/dev/gcu", (), ""),
+    Vendor("Kunlunxin", "/dev/xpu", ("/dev/xpuctrl",), ""),
 )
 _SHARED = frozenset(path for vendor in VENDORS for path in vendor.shared)
+_CONTEXTS = frozenset(vendor.context for vendor in VENDORS if vendor.context)
 # What every path of the table begins with: one test of a link's target throws out nearly all of a process's files.
-_BEGINNINGS = ("/dev/nvidia", "/dev/kfd", "/dev/dri/renderD", "/dev/davinci", "/dev/cambricon_dev")
+_BEGINNINGS = tuple({vendor.numbered for vendor in VENDORS} | _SHARED)
 _DELETED = " (deleted)"
 
 
-def vendor_and_number(path: str) -> tuple[Vendor, int] | None:
-    """The vendor and the number of a numbered device file, None for any other file."""
+def vendor_and_number(path: str, beside: Iterable[str] = ()) -> tuple[Vendor, int] | None:
+    """The vendor and the number of a numbered device file, None for any other file.
+
+    A render node is that vendor's whose own file is among those `beside` it; with none, it is taken for the first's.
+    """
     for vendor in VENDORS:
         if path.startswith(vendor.numbered):
             digits = path[len(vendor.numbered) :]
             if digits.isascii() and digits.isdigit():
+                if vendor is KFD and METAX.context in beside and KFD.context not in beside:
+                    vendor = METAX
                 return vendor, int(digits)
     return None
 
@@ -77,16 +96,16 @@ def devices_of(pid: int, root: str = "/proc") -> tuple[str, ...] | None:
 
 def present(dev: str = "/dev") -> tuple[str, ...]:
     """The accelerators' device files of this node, in order, under the names that programs open them by."""
-    found = {"/dev/" + name for name in _names(dev)}
-    if KFD.context in found:
-        found.update(f"/dev/dri/{name}" for name in _names(f"{dev}/dri"))
+    found = {"/dev/" + name for name in names(dev)}
+    if found & {KFD.context, METAX.context}:
+        found.update(f"/dev/dri/{name}" for name in names(f"{dev}/dri"))
     return _accelerators({path for path in found if path.startswith(_BEGINNINGS)})
 
 
 def holds_context(devices: tuple[str, ...]) -> bool:
     """Whether who holds these files computes on an accelerator; a monitor (nvidia-smi, nvitop) opens no `-uvm`."""
     for path in devices:
-        if path == NVIDIA.context or path == KFD.context:
+        if path in _CONTEXTS:
             return True
         found = vendor_and_number(path)
         if found and not found[0].context:
@@ -103,7 +122,7 @@ def nvidia_hardware(sysfs: str = "/sys") -> bool | None:
         return None
     # 0x10de: NVIDIA; class 0x03: VGA (0x0300) and 3D (0x0302) controllers. Its NVSwitches are bridges, class 0x06.
     return any(
-        _text(f"{folder}/{name}/vendor").startswith("0x10de") and _text(f"{folder}/{name}/class").startswith("0x03")
+        text(f"{folder}/{name}/vendor").startswith("0x10de") and text(f"{folder}/{name}/class").startswith("0x03")
         for name in names
     )
 
@@ -120,22 +139,24 @@ def _accelerators(paths: set[str]) -> tuple[str, ...]:
             kept[path] = (found[0].numbered, found[1])
         elif path in _SHARED:
             kept[path] = (path, 0)
-    if KFD.context not in kept:
+    if not kept.keys() & {KFD.context, METAX.context}:
         # A render node alone is a display's business: browsers and X hold one on any workstation.
-        kept = {path: place for path, place in kept.items() if place[0] != KFD.numbered}
+        kept = {path: place for path, place in kept.items() if place[0] != _RENDER}
     return tuple(sorted(kept, key=lambda path: kept[path]))
 
 
-def _names(folder: str) -> list[str]:
+def names(folder: str) -> list[str]:
+    """What is in a folder, nothing where it is not there or not ours to read."""
     try:
         return os.listdir(folder)
     except OSError:
         return []
 
 
-def _text(path: str) -> str:
+def text(path: str) -> str:
+    """The content of a small file of /sys, "" where it is not there or not ours to read."""
     try:
         with open(path, "rb") as file:
-            return file.read(64).decode("ascii", "replace")
+            return file.read(4096).decode("ascii", "replace")
     except OSError:
         return ""

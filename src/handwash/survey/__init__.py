@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 
 from handwash import run, world
+from handwash.accelerators import device_files, nvml
 from handwash.messages import _
-from handwash.model import Process, Site, Survey, Unknown
-from handwash.survey import gpus, jobs, node, processes, procfs
+from handwash.model import Gpu, Process, Site, Survey, Unknown, Visibility
+from handwash.survey import gpus, holders, jobs, node, processes, procfs, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,36 +27,59 @@ def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", 
         "processes": _look_at_processes,
         "node": node.look,
     }
-    answers: dict[str, Any] = dict.fromkeys(looks, Unknown(_("It was not asked.")))
+    answers: dict[str, Any] = dict.fromkeys(looks, Unknown(_("It was not asked."), "not-asked"))
     wanted = {name: looks[name] for name in only}
     if "gpus" in wanted and gpus.nothing_here():
-        answers["gpus"] = {"gpus": gpus.NOTHING, "holders": []}
+        answers["gpus"] = {**gpus.NOTHING, "holders": [], "missing": {}}
         del wanted["gpus"]
     answers.update(run.looks(wanted, deadline))
     queue = _read(answers["jobs"], jobs.read)
     where = _read(answers["node"], lambda seen: node.read(seen, queue))
-    devices = _read(answers["gpus"], lambda seen: gpus.read(seen["gpus"]))
     seen = answers["processes"]
-    found: Union[tuple[Process, ...], Unknown]
-    if isinstance(seen, Unknown):
-        found = seen
-    else:
-        known = {row["pid"] for row in seen["rows"]}
-        others = [] if isinstance(devices, Unknown) else [
-            row for row in answers["gpus"]["holders"] if row["pid"] not in known
-        ]  # fmt: skip
-        rows = seen["rows"] + others
-        found = processes.read(rows, {} if isinstance(devices, Unknown) else _gpus_by_pid(rows, devices))
+    here = procfs.is_host_namespace()
+    rows = [] if isinstance(seen, Unknown) else seen["rows"]
+    known, in_part, visibility, rows = _join(answers["gpus"], rows, here, deadline)
+    found: Union[tuple[Process, ...], Unknown] = seen
+    if not isinstance(seen, Unknown):
+        found = processes.read(rows, _gpus_by_pid(rows, in_part if isinstance(known, Unknown) else known, here))
     return Survey(
         node=where,
         jobs=queue,
-        gpus=devices,
+        gpus=known,
         processes=found,
         site=Site(proctrack=None if isinstance(answers["jobs"], Unknown) else answers["jobs"]["proctrack"]),
         session=world.env.get("HANDWASH_SESSION") or None,
         chain=_chain() + (() if isinstance(seen, Unknown) else tuple(seen["helpers"])),
         running_sessions=() if isinstance(seen, Unknown) else tuple(seen["running_sessions"]),
+        gpus_in_part=in_part,
+        visibility=visibility,
     )
+
+
+def _join(
+    seen: Any, rows: list[dict[str, Any]], here: bool, deadline: float
+) -> tuple[Union[tuple[Gpu, ...], Unknown], tuple[Gpu, ...], Visibility | None, list[dict[str, Any]]]:
+    """The GPUs with both looks joined, known or in part; what programs see of them; all processes that are described."""
+    why = seen if isinstance(seen, Unknown) else None
+    if isinstance(seen, Unknown):
+        if seen.cause == "not-asked":
+            return seen, (), None, rows
+        if seen.cause == "timed-out":
+            why = Unknown(**nvml.silent(deadline))
+        elif seen.cause == "crashed":
+            why = Unknown(_("The NVIDIA driver's library crashed when it was asked."), "driver-crashed")
+        plain: dict[str, Any] = {"gpus": gpus.by_device_file(device_files.present()), "holders": [], "missing": {}}
+    else:
+        plain = seen
+        if plain["why"]:
+            why = Unknown(plain["why"], plain["cause"])
+    own = {row["pid"] for row in rows}
+    rows = rows + [row for row in plain["holders"] if row["pid"] not in own]
+    joined = holders.join(gpus.read(plain["gpus"]), {row["pid"]: row for row in rows}, plain["missing"], here)
+    if why is not None:
+        return why, joined, None, rows
+    visibility = visible.read(world.env, joined)
+    return visible.numbered(joined, visibility, world.env), (), visibility, rows
 
 
 def _read(answer: Any, reader: Any) -> Any:
@@ -63,18 +87,10 @@ def _read(answer: Any, reader: Any) -> Any:
 
 
 def _look_at_gpus() -> dict[str, Any]:
-    """The driver's word, and who the processes in its lists are; a pid it names may be gone, or of another namespace."""
+    """The driver's word, and who the processes in its lists are."""
     seen = gpus.look()
-    boot = world.boot_time()
-    holders = []
-    # In a container the driver's numbers are the host's, and mean somebody else here.
-    named = {use[0] for gpu in seen["gpus"] for use in gpu["uses"]} if procfs.is_host_namespace() else set()
-    for pid in sorted(named):
-        uid = procfs.owner(pid)
-        row = None if uid is None else processes.describe(pid, uid, boot)
-        if row is not None:
-            holders.append(row)
-    return {"gpus": seen, "holders": holders}
+    described, missing = gpus.named_in(seen["gpus"])
+    return {**seen, "holders": described, "missing": missing}
 
 
 def _look_at_processes() -> dict[str, Any]:
@@ -87,13 +103,13 @@ def _look_at_processes() -> dict[str, Any]:
     }
 
 
-def _gpus_by_pid(rows: list[dict[str, Any]], devices: tuple[Any, ...]) -> Mapping[int, Mapping[str, Any]]:
+def _gpus_by_pid(rows: list[dict[str, Any]], devices: tuple[Gpu, ...], here: bool) -> Mapping[int, Mapping[str, Any]]:
     """The GPUs of each process by either look: the driver's lists, and the device files that it holds open.
 
-    In a container only the second counts: there the driver's numbers are not those of this /proc.
+    In a container (not `here`) only the second counts: there the driver's numbers are not those of this /proc.
     """
     found: dict[int, set[int]] = {}
-    for gpu in devices if procfs.is_host_namespace() else ():
+    for gpu in devices if here else ():
         for use in gpu.uses:
             found.setdefault(use.pid, set()).add(gpu.index)
     for row in rows:

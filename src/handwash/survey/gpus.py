@@ -1,17 +1,21 @@
-"""Which GPUs are here and who is on them: the driver's word, else the device files."""
+"""Which GPUs are here and who is on them: the driver's word, the kernel's, else the device files."""
 
 from __future__ import annotations
 
-from handwash.accelerators import device_files, nvml
+import os
+
+from handwash import world
+from handwash.accelerators import device_files, kfd, nvml
 from handwash.messages import _
 from handwash.model import Gpu, GpuUse
+from handwash.survey import processes, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-NOTHING: dict[str, Any] = {"driver": "", "gpus": []}
+NOTHING: dict[str, Any] = {"driver": "", "gpus": [], "why": None, "cause": ""}
 
 
 def nothing_here() -> bool:
@@ -19,60 +23,98 @@ def nothing_here() -> bool:
     return not device_files.present() and not nvml.library_present()
 
 
-def look() -> dict[str, Any]:
-    """The GPUs as plain data, for a child process with a deadline. Raises CouldNotTell."""
+def look(sysfs: str = "/sys") -> dict[str, Any]:
+    """The GPUs as plain data, for a child process with a deadline; `why` and `cause` as in `nvml.look`."""
     files = device_files.present()
+    answer = _nvidia(tuple(path for path in files if device_files.gpu_minor(path) is not None))
+    others = kfd.look(sysfs) if device_files.KFD.context in files else None
+    known = {gpu["device"] for gpu in others or ()}
+    rest = [path for path in files if device_files.gpu_minor(path) is None and path not in known]
+    if others is not None:
+        # The kernel's word is all: a render node that it does not name is a display's.
+        rest = [path for path in rest if not path.startswith(device_files.KFD.numbered)]
+    return {**answer, "gpus": answer["gpus"] + (others or []) + by_device_file(rest, beside=files)}
+
+
+def _nvidia(files: tuple[str, ...]) -> dict[str, Any]:
     if not nvml.library_present():
-        return {"driver": "", "gpus": by_device_file(files)}
-    try:
-        seen = nvml.look()
-    except nvml.DriverNotLoaded:
+        note = _("known by its device file only: the driver's library ({library}) is missing")
+        return {**NOTHING, "gpus": by_device_file(files, note.format(library=nvml.LIBRARY))}
+    seen = nvml.look()
+    if seen["cause"] == "driver-not-loaded" and not files and device_files.nvidia_hardware() is False:
         # Clusters boot login nodes from the image of the compute nodes, library and all: with no GPU on the PCI bus
         # there is none to be told about. Anywhere else the driver should be there, and what it holds is unknown.
-        if files or device_files.nvidia_hardware() is not False:
-            raise
         return NOTHING
-    others = tuple(path for path in files if device_files.gpu_minor(path) is None)
-    return {"driver": seen["driver"], "gpus": seen["gpus"] + by_device_file(others)}
+    if seen["why"]:
+        told = {gpu["device"] for gpu in seen["gpus"]}
+        seen["gpus"] = seen["gpus"] + by_device_file([path for path in files if path not in told])
+    return seen
 
 
-def by_device_file(files: Sequence[str]) -> list[dict[str, Any]]:
+def by_device_file(files: Sequence[str], note: str = "", beside: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The GPUs that numbered device files stand for; of a GPU known by its file alone there is nothing more to tell."""
     found = []
     for path in files:
-        numbered = device_files.vendor_and_number(path)
+        numbered = device_files.vendor_and_number(path, beside)
         if numbered is None:
             continue
         vendor, number = numbered
-        nvidia = vendor is device_files.NVIDIA
+        # Render nodes are counted from 128 (drm(7)); the other files from 0.
+        index = number - 128 if vendor.numbered == device_files.KFD.numbered and number >= 128 else number
         found.append(
             {
-                # Render nodes are counted from 128 (drm(7)); the other vendors' files from 0.
-                "index": number - 128 if vendor is device_files.KFD and number >= 128 else number,
+                "index": index,
                 "uuid": "",
                 "name": "",
                 "memory_used": None,
                 "memory_total": None,
                 "utilisation": None,
                 "shared": False,
-                "minor": number if nvidia else None,
+                "minor": number if vendor is device_files.NVIDIA else None,
                 "device": path,
                 "uses": [],
                 "uses_known": False,
-                "notes": [
-                    _("known by its device file only: the driver's library ({library}) is missing").format(
-                        library=nvml.LIBRARY
-                    )
-                    if nvidia
-                    else _("known by its device file only")
-                ],
+                "notes": [note or _("known by its device file only")],
+                "vendor": vendor.name,
             }
         )
     return found
 
 
-def read(plain: dict[str, Any]) -> tuple[Gpu, ...]:
-    """The look's answer as records."""
+def named_in(gpus: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    """The processes of a look's lists, described, and those that cannot be: dead, or hidden by /proc (hidepid).
+
+    In a container the driver's numbers are the host's, and mean somebody else here: then nobody is described.
+    """
+    if not procfs.is_host_namespace():
+        return [], {}
+    boot = world.boot_time()
+    described, missing = [], {}
+    for pid in sorted({use[0] for gpu in gpus for use in gpu["uses"]}):
+        uid = procfs.owner(pid)
+        row = None if uid is None else processes.describe(pid, uid, boot)
+        if row is not None:
+            described.append(row)
+        else:
+            missing[pid] = "hidden" if _exists(pid) else "dead"
+    return described, missing
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is a process of that number: signal 0 is not sent, and is told apart even under hidepid=2 (proc(5))."""
+    if not 0 < pid < 1 << 31:
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def read(plain: Sequence[dict[str, Any]]) -> tuple[Gpu, ...]:
+    """The GPUs of a look's answer as records."""
     return tuple(
         Gpu(
             **{
@@ -81,10 +123,11 @@ def read(plain: dict[str, Any]) -> tuple[Gpu, ...]:
                     GpuUse(pid, memory, kind, None if instance is None else tuple(instance))
                     for pid, memory, kind, instance in gpu["uses"]
                 ),
-                "notes": tuple(gpu["notes"]),
+                **{name: tuple(gpu.get(name, ())) for name in ("notes", "trouble", "sharing")},
+                "instance": None if gpu.get("instance") is None else tuple(gpu["instance"]),
             }
         )
-        for gpu in plain["gpus"]
+        for gpu in plain
     )
 
 

@@ -37,13 +37,27 @@ fi
 # --- first part: gate, late path, and is the banner due? --------------------------------------------------------------
 
 if [[ ${__handwash_reading-} != "$$" ]]; then
-  # `bash -i SCRIPT`, as in `#!/bin/bash -i`: $0 is the script, and not the word that bash was started by. Not asked of a
-  # shell that reads from its terminal already (`s` in $-; it comes only after the start-up files).
-  case ${0##*/}:$- in
-    bash:* | -bash:* | *:*s*) ;;
+  # `bash -i SCRIPT`, as in `#!/bin/bash -i`: $0 is the script, and not the word that bash was started by; before 5.2 only
+  # after the start-up files, and the script is the first word that belongs to no option. Not asked of a shell that is
+  # told to read from its terminal (`s` in $- comes only after the start-up files, too).
+  case ${0##*/}:$-:$BASH_VERSION in
+    *:*s*:*) ;;
+    bash:*:4.* | -bash:*:4.* | bash:*:5.[01].* | -bash:*:5.[01].*)
+      __handwash_trap=skip
+      while \builtin read -r -d '' __handwash_mark; do
+        case $__handwash_trap:$__handwash_mark in
+          skip:*) __handwash_trap='' ;;
+          :--rcfile | :--init-file | :[-+]*[oO]) __handwash_trap=skip ;;
+          :-[!-]*s*) \break ;;
+          :[-+]*) ;;
+          *) \return 0 ;;
+        esac
+      done 2>/dev/null </proc/self/cmdline || \builtin :
+      ;;
+    bash:* | -bash:*) ;;
     *)
-      { \builtin read -r -d '' </proc/self/cmdline; } 2>/dev/null
-      [[ ${REPLY-$0} == "$0" ]] || \return 0
+      { \builtin read -r -d '' __handwash_mark </proc/self/cmdline; } 2>/dev/null || __handwash_mark=$0
+      [[ $__handwash_mark == "$0" ]] || \return 0
       ;;
   esac
 

@@ -23,7 +23,6 @@ import pexpect
 REPO = Path(__file__).resolve().parents[2]
 HOOKS = REPO / "shellhooks"
 HOOK = HOOKS / "handwash.bash"
-BASH = shutil.which("bash") or "/bin/bash"
 LIMIT = 20.0
 
 
@@ -64,8 +63,12 @@ class ShellKind(NamedTuple):
 
 
 def _found(*names: str) -> str:
-    return next((path for path in map(shutil.which, names) if path), f"/usr/bin/{names[0]}")
+    """The program; HANDWASH_TEST_BASH=/path/to/4.2/bash (ZSH, FISH, TCSH, KSH93, MKSH, DASH, BUSYBOX) tests another one."""
+    given = os.environ.get(f"HANDWASH_TEST_{names[0].upper()}")
+    return given or next((path for path in map(shutil.which, names) if path), f"/usr/bin/{names[0]}")
 
+
+BASH = _found("bash")
 
 _POSIX_PROMPT = "PS1='[$?]> '\n"
 _POSIX_LINE = "__handwash_python='{python}'; . '{hook}'\n"
@@ -294,7 +297,8 @@ class Person:
             (home / folder).mkdir(parents=True)
         self.env: dict[str, str] = {
             "HOME": str(home),
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            # First the shell itself, whichever it is: the tests start it by its name, too.
+            "PATH": f"{os.path.dirname(kind.program[0])}:/usr/local/bin:/usr/bin:/bin",
             "TERM": "xterm",
             "LC_ALL": "C.UTF-8",
             "SHELL": kind.program[0],

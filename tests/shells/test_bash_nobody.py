@@ -104,6 +104,14 @@ def test_cron_like_and_bash_env(somebody: Person) -> None:
     same(somebody, lambda: on_terminal(somebody, ["./script", "a", "b"]))
 
 
+@pytest.mark.parametrize("options", ["-i -o vi", "-iO extglob", "--rcfile .bashrc -i", "-is word", "--noprofile -i --"])
+def test_options_and_their_words_are_no_script(somebody: Person, options: str) -> None:
+    terminal = somebody.shell(*options.split(), HANDWASH_BANNER="off")
+    terminal.child.sendline("exit")
+    terminal.ends()
+    assert somebody.tree.said() == ["leave exit"]
+
+
 @pytest.mark.parametrize("stdin", ["terminal", "none"])
 def test_script_c(somebody: Person, stdin: str) -> None:
     if shutil.which("script") is None:

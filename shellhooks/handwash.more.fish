@@ -14,12 +14,6 @@ function __handwash_for_a_person
         end
     end
 end
-if test -r /proc/self/cmdline; and not __handwash_for_a_person (string split0 </proc/self/cmdline)
-    # In a file that a function reads, `return` is the function's.
-    functions -e __handwash_for_a_person
-    return 1
-end
-
 # Succeeds if handwash is switched off in this shell by now.
 function __handwash_off
     test "$HANDWASH_ON_EXIT" = off; or not contains -- "$HANDWASH_DISABLE" '' 0
@@ -254,11 +248,18 @@ function __handwash_greet
     end
     builtin printf '\n' >&2
     test "$HANDWASH_BANNER" != line; or return 0
-    # While fish reads its start-up files its programs are in its own process group, and Ctrl-C is for fish too.
+    # While fish reads its start-up files its programs are in its own process group, and Ctrl-C is for fish too. fish 3.1
+    # would take itself for an orphan, and end, once it had given the terminal away.
     set -l control interactive
     status is-full-job-control; and set control full
     status is-no-job-control; and set control none
-    status job-control full
+    string match -q '3.1.*' -- $FISH_VERSION; or status job-control full
     __handwash_run 1 banner </dev/null >&2
     status job-control $control
 end
+
+# Not for a person: all this has not been read then. (Before fish 3.4 a file cannot `return`.)
+if test -r /proc/self/cmdline; and not __handwash_for_a_person (string split0 </proc/self/cmdline)
+    functions -e __handwash_run
+end
+functions -e __handwash_for_a_person

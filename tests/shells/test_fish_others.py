@@ -343,11 +343,10 @@ def test_another_shell_that_meets_the_file_is_not_disturbed(somebody: Person, sh
 def test_an_old_fish_is_left_alone(somebody: Person, version: str) -> None:
     """fish does not let its version be set; the guard is read with another variable."""
     text = (HOOKS / "handwash.fish").read_text().replace("$FISH_VERSION", f"'{version}'")
-    guards = text.partition("status is-interactive")[0]
-    done = piped(somebody, [*somebody.kind.program, "-N", "-c", f"{guards}\necho on"])
-    assert done == (0, b"", b"")
-    guards = guards.replace(f"'{version}'", "'3.1.0'")
-    assert piped(somebody, [*somebody.kind.program, "-N", "-c", f"{guards}\necho on"])[1] == b"on\n"
+    hook = text.partition("status is-interactive")[0] + "\necho on" + text[text.index("\nend\n") :]
+    assert piped(somebody, [*somebody.kind.program, "-c", hook]) == (0, b"", b"")
+    hook = hook.replace(f"'{version}'", "'3.1.0'")
+    assert piped(somebody, [*somebody.kind.program, "-c", hook])[1] == b"on\n"
 
 
 def test_uninstalled_under_an_open_shell(somebody: Person) -> None:

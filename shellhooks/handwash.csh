@@ -253,13 +253,13 @@ endif
 set __handwash_words = banner __handwash_patience = 1
 source $__handwash_hook:q __handwash_run
 
-# --- late path: what may stand in ~/.logout, which login shells alone read --------------------------------------------
+# --- late path: from ~/.logout, which login shells alone read ---------------------------------------------------------
 
-# Called as `source THIS __handwash_late $status; set status = $__handwash_status`, after Ctrl-D, a closed terminal, and
-# what the gate let go. The status of the last command in ~/.logout is the shell's.
+# Called as `source THIS __handwash_late $status`, after Ctrl-D, a closed terminal, and what the gate let go. The status of
+# the last command in ~/.logout is the shell's: its line sets that again.
 goto __handwash_end
 __handwash_late:
-set __handwash_status = "$argv[2]" __handwash_exit = run
+set __handwash_exit = run
 if (! $?__handwash_loaded || $?__handwash_asked) set __handwash_exit = :
 if ($?HANDWASH_ON_EXIT) then
   if ("$HANDWASH_ON_EXIT" == off) set __handwash_exit = :
@@ -270,6 +270,8 @@ endif
 set __handwash_words = (leave eof) __handwash_patience = 3600
 # The name of a terminal that is gone is gone too.
 if (! -e /dev/$tty) set __handwash_words = (leave hup) __handwash_patience = 60
+# /etc/csh.logout may have the line as well.
+set __handwash_asked
 if ("$__handwash_exit" == run) source $__handwash_hook:q __handwash_run
 
 __handwash_end:

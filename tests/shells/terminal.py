@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import pexpect
 
+from handwash.shell import startup_files
+
 REPO = Path(__file__).resolve().parents[2]
 HOOKS = REPO / "shellhooks"
 HOOK = HOOKS / "handwash.bash"
@@ -314,6 +316,9 @@ class Person:
         (self.home / self.kind.rc).write_text(f"{self.kind.prompt}{before}\n{line}{after}\n")
         if self.kind.name == "bash":
             (self.home / ".bash_profile").write_text(". ~/.bashrc\n")
+        farewell = startup_files.SHELLS[self.kind.name].farewell
+        if farewell is not None:
+            (self.home / farewell.file).write_text(farewell.line + "\n" if hook is None else "")
 
     def shell(self, *options: str, expect_prompt: bool = True, cwd: str | None = None, **env: str) -> Terminal:
         """Opens a terminal with an interactive shell in it."""

@@ -120,30 +120,57 @@ def test_ctrl_d_is_left_alone_without_a_logout_file(somebody: Person) -> None:
     assert somebody.tree.said() == []
 
 
-LOGOUT = "source $__handwash_hook:q __handwash_late $status; set status = $__handwash_status\n"
-
-
-def test_a_logout_file_asks_late_and_keeps_the_status(somebody: Person) -> None:
+def test_a_login_shell_asks_late_and_keeps_the_status(somebody: Person) -> None:
     opened(somebody, ask=True)
-    (somebody.home / ".logout").write_text(LOGOUT)
     terminal = somebody.opens(somebody.kind.login)
-    terminal.run("false")
+    terminal.run("sh -c 'exit 3'")
     terminal.child.sendeof()
     terminal.child.expect_exact("stay or go?")
     terminal.child.sendline("75")
-    assert terminal.ends() == 1
+    assert terminal.ends() == 3
     assert somebody.tree.said() == ["leave eof"]
 
 
-def test_a_logout_file_does_not_ask_after_the_gate_and_tells_a_closed_terminal(somebody: Person) -> None:
+def test_a_login_shell_asks_once_and_tells_a_closed_terminal(somebody: Person) -> None:
     opened(somebody)
-    (somebody.home / ".logout").write_text(LOGOUT)
+    # As where the line for everybody has been read before.
+    (somebody.home / ".logout").write_text((somebody.home / ".logout").read_text() * 2)
     terminal = somebody.opens(somebody.kind.login)
     terminal.child.sendline("exit 4")
     assert terminal.ends() == 4
     assert somebody.tree.said() == ["leave exit"]
+    terminal = somebody.opens(somebody.kind.login)
+    terminal.child.sendeof()
+    assert terminal.ends() == 0
+    assert somebody.tree.said() == ["leave exit", "leave eof"]
     somebody.opens(somebody.kind.login).hang_up()
-    until(lambda: somebody.tree.said() == ["leave exit", "leave hup"], "the hang-up was not told")
+    until(lambda: somebody.tree.said() == ["leave exit", "leave eof", "leave hup"], "the hang-up was not told")
+
+
+@pytest.mark.parametrize("gone", ["the start-up line", "the hook", "switched off"])
+def test_a_logout_file_is_silent_without_the_hook(somebody: Person, gone: str) -> None:
+    opened(somebody)
+    logout = somebody.home / ".logout"
+    line = logout.read_text()
+    if gone == "the start-up line":
+        somebody.startup(hook="")
+    elif gone == "switched off":
+        somebody.env["HANDWASH_DISABLE"] = "1"
+    shown = []
+    for text in ("", line):
+        logout.write_text(text)
+        for way in ("exit 4\r", "\x04"):
+            terminal = somebody.opens(somebody.kind.login)
+            terminal.run("sh -c 'exit 3'")
+            if gone == "the hook":
+                somebody.tree.hook.with_suffix(".csh").rename(somebody.home / "away")
+            terminal.child.send(way)
+            shown.append((terminal.ends(), terminal.rest))
+            if gone == "the hook":
+                (somebody.home / "away").rename(somebody.tree.hook.with_suffix(".csh"))
+    assert shown[:2] == shown[2:]
+    assert [status for status, _rest in shown[:2]] == [4, 3]
+    assert somebody.tree.said() == []
 
 
 def test_suspended_jobs_tcsh_warns_and_the_second_attempt_leaves(somebody: Person) -> None:

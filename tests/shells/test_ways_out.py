@@ -116,6 +116,13 @@ def ctrl_d(somebody: Person) -> str:
     return seen(somebody, terminal)
 
 
+@way("Ctrl-D on an empty line, login shell")
+def ctrl_d_in_a_login_shell(somebody: Person) -> str:
+    terminal = opened(somebody, "-l")
+    terminal.child.sendeof()
+    return seen(somebody, terminal)
+
+
 @way("Ctrl-D with text on the line")
 def ctrl_d_with_text(somebody: Person) -> str:
     terminal = opened(somebody)

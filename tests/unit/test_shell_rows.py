@@ -125,8 +125,9 @@ def test_fish_reads_the_line_for_a_person(home: Path, hook_files: Path) -> None:
 @pytest.mark.parametrize("shell", NAMES)
 def test_there_and_back(shell: str, content: bytes | None, home: Path, hook_files: Path) -> None:
     row = startup_files.SHELLS[shell]
+    paths = row.files(str(home)) + [str(home / ".logout")] * (shell == "tcsh")
     if content is not None:
-        for path in row.files(str(home)):
+        for path in paths:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(path).write_bytes(content)
     before = files(home)
@@ -135,7 +136,7 @@ def test_there_and_back(shell: str, content: bytes | None, home: Path, hook_file
     assert f"type: {row.dot} {row.files(str(home))[0]}" in said
     once = files(home)
     assert once != before
-    assert act("install", shell=shell)[1].count("has the hook already") == len(row.files(str(home)))
+    assert act("install", shell=shell)[1].count("has the hook already") == len(paths)
     assert files(home) == once
     assert act("uninstall", shell=shell)[0] == 0
     assert files(home) == before
@@ -259,9 +260,9 @@ def open_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             DEBIAN,
             "profile.d/handwash.sh profile.d/handwash.csh bash.bashrc zsh/zshrc fish/conf.d/handwash.fish"
-            " csh/cshrc.d/handwash.csh mkshrc",
+            " csh/cshrc.d/handwash.csh csh.logout mkshrc",
         ),
-        (RED_HAT, "profile.d/handwash.sh profile.d/handwash.csh zshrc fish/conf.d/handwash.fish kshrc"),
+        (RED_HAT, "profile.d/handwash.sh profile.d/handwash.csh csh.logout zshrc fish/conf.d/handwash.fish kshrc"),
     ],
     ids=["debian", "red-hat"],
 )
@@ -307,9 +308,11 @@ def test_for_everybody_a_new_installation_leaves_no_backup_where_all_is_read(
 
 def test_for_everybody_of_one_shell(tmp_path: Path, home: Path, hook_files: Path, open_to_all: None) -> None:
     root = image(tmp_path, DEBIAN)
-    assert act("install", shell="zsh", system=True, root=root)[0] == 0
+    code, said = act("install", shell="zsh", system=True, root=root)
+    assert code == 0 and "share" not in said
     assert holders(Path(root)) == {"etc/zsh/zshrc"}
-    assert act("install", shell="mksh", system=True, root=root)[0] == 0
+    code, said = act("install", shell="mksh", system=True, root=root)
+    assert code == 0 and "ksh, mksh, dash, ash share one hook" in said
     assert "handwash.bash" not in (Path(root) / "etc/profile.d/handwash.sh").read_text()
     assert act("uninstall", shell="zsh", system=True, root=root)[0] == 0
     assert holders(Path(root)) == {"etc/mkshrc", "etc/profile.d/handwash.sh"}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from handwash.messages import _
 from handwash.render import harmless, warn
 from handwash.shell import block, detect, hooks, rewrite, site_files
-from handwash.shell.startup_files import SHELLS, Shell, find
+from handwash.shell.startup_files import SHELLS, Farewell, Shell, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,8 +56,12 @@ def install(*, shell: str | None = None, system: bool = False, dry_run: bool = F
             return 1
     try:
         if system:
+            _say_who_else(rows, out)
             return _install_for_all(rows, root, dry_run, out)
         changes = [_planned(path, _putting([rows[0]])) for path in rows[0].files(_home())]
+        farewell = rows[0].farewell
+        if farewell is not None:
+            changes.append(_planned(os.path.join(_home(), farewell.file), _putting_farewell(farewell)))
     except (Refused, OSError) as error:
         return _refuse(error)
     code = _carry_out(changes, dry_run, out)
@@ -83,12 +87,14 @@ def uninstall(
         hooks.say_no_such_shell(shell)
         return 2
     rows = list(SHELLS.values()) if row is None else [row]
-    guards = ("",) if row is None else (row.guard,)
+    guards = ("",) if row is None else row.guards
     try:
         paths = site_files.candidates(root) if system else _candidates(rows)
         changes = [_planned(path, lambda old: None if old is None else block.take(old, guards)) for path in paths]
     except (Refused, OSError) as error:
         return _refuse(error)
+    if system:
+        _say_who_else(rows, out)
     if all(change.old == change.new for change in changes):
         out(_("No start-up file has the hook."))
         return 0
@@ -105,10 +111,14 @@ def _install_for_all(rows: list[Shell], root: str, dry_run: bool, out: Out) -> i
         )
     hook_names = {row.hook for row in rows}
     changes = []
+    farewells: dict[Farewell, None] = {}
     for place in site_files.places(root):
         wanted = [SHELLS[name] for name in place.shells if SHELLS[name].hook in hook_names]
         if wanted:
             changes.append(_planned(place.path, _putting(wanted)))
+            farewells.update(dict.fromkeys(row.farewell for row in wanted if row.farewell is not None))
+    for farewell in farewells:
+        changes.append(_planned(os.path.join(root, farewell.site_file), _putting_farewell(farewell)))
     if not changes:
         out(_("No place for a hook for everybody was found in {folder}.").format(folder=harmless(root + "etc", 1000)))
         return 1
@@ -116,6 +126,13 @@ def _install_for_all(rows: list[Shell], root: str, dry_run: bool, out: Out) -> i
     if code == 0 and not dry_run:
         out(_("Everybody's next shell has the hook. To take it out: handwash uninstall --system"))
     return code
+
+
+def _say_who_else(rows: list[Shell], out: Out) -> None:
+    """In the files for everybody one line serves all shells of a family."""
+    family = [row.name for row in SHELLS.values() if row.hook == rows[0].hook]
+    if len(rows) == 1 and len(family) > 1:
+        out(_("{shells} share one hook: for everybody this is done for all of them.").format(shells=", ".join(family)))
 
 
 def _putting(rows: list[Shell]) -> Callable[[bytes | None], bytes | None]:
@@ -127,6 +144,10 @@ def _putting(rows: list[Shell]) -> Callable[[bytes | None], bytes | None]:
         return content
 
     return put
+
+
+def _putting_farewell(farewell: Farewell) -> Callable[[bytes | None], bytes | None]:
+    return lambda content: block.put(content, farewell.line, farewell.guard)
 
 
 def _home() -> str:

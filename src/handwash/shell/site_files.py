@@ -65,7 +65,15 @@ def candidates(root: str) -> list[str]:
     """All files below `root` that may hold a block."""
     names = (
         *("profile.d/handwash.sh", "profile.d/handwash.csh", "bash.bashrc", "bashrc", "zsh/zshrc", "zshrc"),
-        *("fish/conf.d/handwash.fish", "csh/cshrc.d/handwash.csh", "csh.cshrc", "ksh.kshrc", "kshrc", "mkshrc"),
+        *(
+            "fish/conf.d/handwash.fish",
+            "csh/cshrc.d/handwash.csh",
+            "csh.cshrc",
+            "csh.logout",
+            "ksh.kshrc",
+            "kshrc",
+            "mkshrc",
+        ),
     )
     return [os.path.join(root, "etc", name) for name in names]
 

@@ -11,6 +11,19 @@ from handwash import run, world
 from handwash.messages import N_
 
 
+class Farewell(NamedTuple):
+    """What a shell reads when it ends, where a hook has no other way to hear of it."""
+
+    file: str
+    """Below the home folder."""
+    site_file: str
+    """The same for everybody, below `/`."""
+    line: str
+    """The line of the block. It changes nothing where the hook is gone."""
+    guard: str
+    """How that line starts."""
+
+
 class Shell(NamedTuple):
     """What install and init have to know of a shell."""
 
@@ -29,6 +42,12 @@ class Shell(NamedTuple):
     """The word that reads a file into the running shell."""
     hint: Callable[[str], str | None] = lambda home: None
     """What a person has to know of where this shell looks, for a home folder."""
+    farewell: Farewell | None = None
+
+    @property
+    def guards(self) -> tuple[str, ...]:
+        """How each of its lines starts."""
+        return (self.guard,) if self.farewell is None else (self.guard, self.farewell.guard)
 
 
 def _in(home: str, *names: str) -> list[str]:
@@ -161,6 +180,18 @@ def _tcsh_line(python: str, hook: str) -> str:
     )
 
 
+# Login shells alone read it. Without an `if ... then`: after `endif` the status, which is the shell's, would be 0. What is
+# `eval`ed is expanded only if the hook is there.
+_TCSH_LATE = "set __handwash_status = $status"
+_TCSH_FAREWELL = Farewell(
+    ".logout",
+    "etc/csh.logout",
+    f"{_TCSH_LATE}; if ( $?__handwash_loaded ) eval 'if ( -r $__handwash_hook:q ) source $__handwash_hook:q __handwash_late"
+    " $__handwash_status'; set status = $__handwash_status",
+    _TCSH_LATE,
+)
+
+
 # --- ksh, mksh, dash, busybox ash -------------------------------------------------------------------------------------
 
 # One line serves all of these, so that one file can be the start-up file of several. None tells a file its own name.
@@ -236,10 +267,11 @@ SHELLS: dict[str, Shell] = {
             "tcsh",
             "handwash.csh",
             _tcsh_files,
-            lambda home: _in(home, ".tcshrc", ".cshrc"),
+            lambda home: _in(home, ".tcshrc", ".cshrc", _TCSH_FAREWELL.file),
             _tcsh_line,
             _TCSH_GUARD,
             "source",
+            farewell=_TCSH_FAREWELL,
         ),
         _sh("ksh", ".kshrc"),
         _sh("mksh", ".mkshrc"),

@@ -125,12 +125,14 @@ if [[ ${__handwash_reading-} != "$$" ]]; then
   fi
 
   # Once per login and once per job. The mark is the host, the job, and the shell that showed the banner. A nested shell
-  # has that one's terminal; a pane of tmux or screen, and a second terminal of the same job, need not.
+  # has that one's terminal (tcsh keeps it as descriptor 15); a pane of tmux or screen, and a second terminal of the same
+  # job, need not.
   __handwash_mark=${HOSTNAME-}:${SLURM_JOB_ID-}:$$
   case ${HANDWASH_BANNER-}:${HANDWASH_SHOWN-} in
     off:*) __handwash_mark= ;;
     *:"${__handwash_mark%:*}":*)
-      if [[ -n ${TMUX-}${STY-}${SLURM_JOB_ID-} || /proc/self/fd/0 -ef /proc/${HANDWASH_SHOWN##*:}/fd/0 ]]; then
+      if [[ -n ${TMUX-}${STY-}${SLURM_JOB_ID-} || /proc/self/fd/0 -ef /proc/${HANDWASH_SHOWN##*:}/fd/0 ||
+        /proc/self/fd/0 -ef /proc/${HANDWASH_SHOWN##*:}/fd/15 ]]; then
         __handwash_mark=
       fi
       ;;

@@ -226,11 +226,12 @@ function __handwash_say
 end
 
 # The first line, said before any program starts, then `handwash banner`. A nested shell, on the terminal of the one that
-# showed it, is quiet.
+# showed it, is quiet; tcsh keeps it as descriptor 15.
 function __handwash_greet
     if string match -q -- "$hostname:$SLURM_JOB_ID:*" "$HANDWASH_SHOWN"
-        set -l terminal /proc/(string replace -r '.*:' '' -- $HANDWASH_SHOWN)/fd/0
-        test -e $terminal; and test (builtin realpath $terminal) = (builtin realpath /proc/self/fd/0); and return 0
+        for terminal in /proc/(string replace -r '.*:' '' -- $HANDWASH_SHOWN)/fd/{0,15}
+            test -e $terminal; and test (builtin realpath $terminal) = (builtin realpath /proc/self/fd/0); and return 0
+        end
     end
     set -gx HANDWASH_SHOWN "$hostname:$SLURM_JOB_ID:$fish_pid"
     set -l host (string replace -r '\..*' '' -- "$hostname")

@@ -432,7 +432,8 @@ __handwash_banner() {
 }
 
 # Once per login and once per job. The mark is the host, the job, and the shell that showed the banner. A nested shell
-# has that one's terminal; a pane of tmux or screen, and a second terminal of the same job, need not.
+# has that one's terminal (tcsh keeps it as descriptor 15); a pane of tmux or screen, and a second terminal of the same
+# job, need not.
 __handwash_due() {
   __handwash_host=
   \command read -r __handwash_host </proc/sys/kernel/hostname || \:
@@ -441,6 +442,7 @@ __handwash_due() {
     *:"$__handwash_host:${SLURM_JOB_ID-}":*)
       \command test -z "${TMUX-}${STY-}${SLURM_JOB_ID-}" || \return 1
       \command test /proc/self/fd/0 -ef "/proc/${HANDWASH_SHOWN##*:}/fd/0" && \return 1
+      \command test /proc/self/fd/0 -ef "/proc/${HANDWASH_SHOWN##*:}/fd/15" && \return 1
       ;;
   esac
   \return 0

@@ -46,6 +46,7 @@ pytest: $(VENV)/installed
 
 bench: $(VENV)/installed
 	$(RUN) benchmarks/check_cost.py
+	$(RUN) benchmarks/beside_others.py
 	$(RUN) benchmarks/source_cost.py
 	$(RUN) benchmarks/safe_srun_cost.py
 	$(RUN) benchmarks/hooks.py

@@ -63,6 +63,10 @@ def judge(survey: Survey, uid: int, now: float, policy: Policy | None = None) ->
         for sentence in (_(sentence),)
         if isinstance(answer, Unknown)
     ]
+    if not isinstance(survey.gpus, Unknown):
+        wedged = [gpu.index for gpu in survey.gpus if "wedged" in gpu.trouble]
+        sentence = _("GPU {index} is wedged: what keeps it busy could not be told.")
+        unknown += [sentence.format(index=index) for index in wedged]
     judged: tuple[Judged, ...] = ()
     if not isinstance(survey.processes, Unknown):
         context = _context(survey, uid, now, policy or Policy())
@@ -101,7 +105,9 @@ def idle_gpus(survey: Survey) -> tuple[Gpu, ...]:
         return ()
     held = survey.node.gpus
     return tuple(
-        gpu for gpu in survey.gpus if gpu.index in held and gpu.utilisation == 0 and gpu.uses_known and not gpu.uses
+        gpu
+        for gpu in survey.gpus
+        if gpu.node_index in held and gpu.utilisation == 0 and gpu.uses_known and not gpu.uses
     )
 
 

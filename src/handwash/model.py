@@ -143,7 +143,9 @@ class Gpu:
 
 @frozen
 class Visibility:
-    """What CUDA_VISIBLE_DEVICES of this shell means. `kind`: all (not set), none (set and empty), no-dev-files, list.
+    """What CUDA_VISIBLE_DEVICES of this shell means.
+
+    `kind`: all (not set), none (set and empty), no-dev-files, list, repeated (one is named twice, which hides all).
 
     `order`: places in `Survey.gpus`, in the order in which a program numbers them. `rejected`: the first entry that names no
     GPU here, which ends the list; `ignored`: those after it. `certain`: False where CUDA's own order cannot be told.

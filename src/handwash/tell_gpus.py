@@ -15,13 +15,37 @@ def gpu_lines(survey: Survey) -> list[str]:
     if isinstance(survey.gpus, Unknown):
         why = _("could not tell: {why}").format(why=render.harmless(survey.gpus.why, 500))
         return [why, *(gpu_line(gpu, survey) for gpu in survey.gpus_in_part)]
-    return [gpu_line(gpu, survey) for gpu in survey.gpus] or [_("none visible here")]
+    lines = [gpu_line(gpu, survey) for gpu in survey.gpus] or [_("none visible here")]
+    return lines + _visibility(survey)
+
+
+def _visibility(survey: Survey) -> list[str]:
+    """What CUDA_VISIBLE_DEVICES does to programs started here, where it hides GPUs that are not meant to be hidden."""
+    seen = survey.visibility
+    if seen is None:
+        return []
+    if seen.kind == "no-dev-files":
+        return [_("CUDA_VISIBLE_DEVICES=NoDevFiles: this job asked for no GPU")]
+    if seen.kind == "none":
+        return [_("CUDA_VISIBLE_DEVICES is set and empty: it hides every GPU from programs started here")]
+    if seen.kind == "repeated":
+        sentence = _("CUDA_VISIBLE_DEVICES={value} names a GPU twice: programs started here see none")
+        return [sentence.format(value=render.harmless(seen.value, 200))]
+    if seen.rejected is not None:
+        sentence = _(
+            "CUDA_VISIBLE_DEVICES={value}: {entry} names no GPU that is here, which hides it and all after it from programs"
+        )
+        entry = render.harmless(repr(seen.rejected), 80)
+        return [sentence.format(value=render.harmless(seen.value, 200), entry=entry)]
+    return []
 
 
 def gpu_line(gpu: Gpu, survey: Survey) -> str:
     """One GPU: what it is, by which numbers it goes, its memory, how busy, and who is on it."""
     name = render.harmless(gpu.name) or (gpu.vendor if gpu.vendor != "NVIDIA" else "GPU")
-    parts = [f"{gpu.index}: {name}", *_numbers(gpu, survey)]
+    # As nvidia-smi heads its columns: GPU instance, compute instance.
+    place = "" if gpu.instance is None else f" GI {gpu.instance[0]} CI {gpu.instance[1]}"
+    parts = [f"{gpu.index}{place}: {name}", *_numbers(gpu, survey)]
     if gpu.memory_used is not None and gpu.memory_total is not None:
         parts.append(
             _("{used} of {total}").format(used=render.size(gpu.memory_used), total=render.size(gpu.memory_total))

@@ -177,8 +177,9 @@ def test_a_zombie_in_the_driver_s_list_holds_no_gpu(node: Node) -> None:
 def test_another_person_s_process_that_proc_hides(node: Node) -> None:
     theirs = node.hold(uid=BOB)
     node.driver.process(0, theirs, GIB, ghost=True).process(0, DEAD, GIB, ghost=True)
-    _code, answer = node.status(prefix=own_proc(2))
-    assert holders(answer) == {theirs: ("driver", "hidden", None), DEAD: ("driver", "dead", None)}
+    for hidepid, user in ((2, None), (1, str(BOB))):
+        _code, answer = node.status(prefix=own_proc(hidepid))
+        assert holders(answer) == {theirs: ("driver", "hidden", user), DEAD: ("driver", "dead", None)}
     assert theirs not in {one["pid"] for one in answer["processes"]["items"]}
 
 
@@ -207,7 +208,8 @@ def test_in_a_container_the_driver_s_numbers_are_nobody_s_and_the_files_decide(n
 
 def test_a_wedged_gpu_is_named(node: Node) -> None:
     node.driver.gpu(1, utilisation=100, samples=",".join(["100"] * 60), memory_used=0)
-    _code, answer = node.status()
+    code, answer = node.status()
+    assert (code, answer["verdict"]) == (3, "unknown")
     assert [gpu["trouble"] for gpu in answer["gpus"]["items"]] == [[], ["wedged"]]
     assert "GPU 1 is wedged: 100 % busy" in node.text()
 
@@ -227,6 +229,11 @@ def test_both_numberings(node: Node) -> None:
     assert "number 0 on this node, number 0 for programs started here" in text
     for value, kind in (("NoDevFiles", "no-dev-files"), ("", "none")):
         assert node.status(CUDA_VISIBLE_DEVICES=value)[1]["gpus"]["visible"]["kind"] == kind
+    assert "this job asked for no GPU" in node.text(CUDA_VISIBLE_DEVICES="NoDevFiles")
+    assert "is set and empty" in node.text(CUDA_VISIBLE_DEVICES="")
+    assert "names no GPU that is here, which hides it and all after it" in node.text(CUDA_VISIBLE_DEVICES="1,7,0")
+    node.driver.gpus(0)
+    assert node.status(CUDA_VISIBLE_DEVICES="NoDevFiles")[1]["gpus"]["visible"]["kind"] == "no-dev-files"
 
 
 def test_sharing_is_said(node: Node) -> None:
@@ -238,7 +245,12 @@ def test_sharing_is_said(node: Node) -> None:
     assert instance["instance"] == [2, 0] and instance["uuid"] == "MIG-x" and instance["utilisation"] is None
     assert instance["sharing"] == ["mig", "shard"] and instance["shared"]
     text = node.text(CUDA_VISIBLE_DEVICES="MIG-x", SLURM_SHARDS_ON_NODE="1")
-    assert "MPS client" in text and "MIG: a part of a GPU" in text and "gres/shard" in text
+    assert (
+        "MPS client" in text
+        and "1 GI 2 CI 0: NVIDIA" in text
+        and "MIG: a part of a GPU" in text
+        and "gres/shard" in text
+    )
 
 
 def breakages() -> dict[str, tuple[Any, str, int]]:

@@ -31,7 +31,9 @@ def row(pid: int, *devices: str, **changes: Any) -> dict[str, Any]:
     return {**plain, **changes}
 
 
-def join(gpus: tuple[Gpu, ...], *rows: dict[str, Any], missing: dict[int, str] | None = None, host: bool = True) -> Any:
+def join(
+    gpus: tuple[Gpu, ...], *rows: dict[str, Any], missing: dict[int, tuple[str, str]] | None = None, host: bool = True
+) -> Any:
     return holders.join(gpus, {one["pid"]: one for one in rows}, missing or {}, host)
 
 
@@ -47,9 +49,14 @@ FILES = ("/dev/nvidia0", UVM)
         # Another person's: the files may not be seen.
         ((GpuUse(7, GIB, "compute"),), [row(7, user="bob")], {}, Holder(7, GIB, "compute", "driver", "", "bob")),
         # In the driver's list, and no such process.
-        ((GpuUse(7, GIB, "compute"),), [], {7: "dead"}, Holder(7, GIB, "compute", "driver", "dead")),
+        ((GpuUse(7, GIB, "compute"),), [], {7: ("dead", "")}, Holder(7, GIB, "compute", "driver", "dead")),
         # Another person's behind hidepid.
-        ((GpuUse(7, GIB, "compute"),), [], {7: "hidden"}, Holder(7, GIB, "compute", "driver", "hidden")),
+        (
+            (GpuUse(7, GIB, "compute"),),
+            [],
+            {7: ("hidden", "bob")},
+            Holder(7, GIB, "compute", "driver", "hidden", "bob"),
+        ),
         # A zombie holds no GPU.
         (
             (GpuUse(7, None, "compute"),),
@@ -72,7 +79,7 @@ FILES = ("/dev/nvidia0", UVM)
     ],
 )
 def test_each_agreement_and_disagreement_has_its_word(
-    uses: tuple[GpuUse, ...], rows: list[dict[str, Any]], missing: dict[int, str], expected: Holder
+    uses: tuple[GpuUse, ...], rows: list[dict[str, Any]], missing: dict[int, tuple[str, str]], expected: Holder
 ) -> None:
     (told,) = join((gpu(0, *uses),), *rows, missing=missing)
     assert told.holders == (expected,)
@@ -145,7 +152,7 @@ def test_126_workers_are_found_by_their_files_though_the_driver_lists_the_dead()
     told = join(
         tuple(gpu(n, dead[n]) for n in range(8)),
         *(row(pid, *every, UVM) for pid in range(1000, 1126)),
-        missing=dict.fromkeys(range(100, 108), "dead"),
+        missing=dict.fromkeys(range(100, 108), ("dead", "")),
     )
     for one in told:
         assert [holder.pid for holder in one.holders if holder.word == "unlisted"] == list(range(1000, 1126))

@@ -325,6 +325,22 @@ def test_allocations_that_nobody_may_sit_in(rows: Any, inside: str | None, expec
     assert [found.id for found in judge.unattended_jobs(survey("login", inside, jobs=rows))] == expected
 
 
+def test_a_wedged_gpu_is_not_called_clean() -> None:
+    """Nobody is on it, and yet it is busy; what is left over goes before what could not be told."""
+    wedged = survey(gpus=(gpu(0), gpu(1, trouble=("wedged",))))
+    verdict = judge.judge(wedged, UID, NOW)
+    assert verdict.verdict == "unknown" and "GPU 1" in verdict.unknown[0]
+    assert judge.judge(survey(gpus=(gpu(0),)), UID, NOW).verdict == "clean"
+
+
+def test_the_gpus_of_a_job_are_those_of_the_node_s_numbers() -> None:
+    """Where the control group shows one GPU the driver calls it 0, and Slurm calls it what the device file does."""
+    seen = survey(
+        inside="42", node=Node("compute", "n1", "42", False, (), (2,)), gpus=(gpu(0, minor=2), gpu(2, minor=0))
+    )
+    assert [one.index for one in judge.idle_gpus(seen)] == [0]
+
+
 def gpu(index: int, **changes: Any) -> Gpu:
     plain: dict[str, Any] = {
         "uuid": f"GPU-{index}",

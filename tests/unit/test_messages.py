@@ -361,6 +361,11 @@ def test_what_is_odd_about_gpus_is_chinese() -> None:
     messages.choose("zh_CN")
     text, _verdict = told(a_survey(gpus=ODD, visibility=Visibility("list", "0", (0,))))
     assert english_in(text) == []
+    for kind in ("none", "no-dev-files", "repeated", "list"):
+        assert (
+            english_in(told(a_survey(visibility=Visibility(kind, "7", (), "7")))[0].replace("CUDA_VISIBLE_DEVICES", ""))
+            == []
+        )
     because = Unknown("……", "driver-hangs")
     assert english_in(told(a_survey(gpus=because, gpus_in_part=ODD[:2]))[0]) == []
 

@@ -11,14 +11,14 @@ import _thread
 import os
 
 from handwash import run, world
-from handwash.accelerators import bindings, nvml_gpu
-from handwash.accelerators.bindings import NoAnswer
 from handwash.messages import _
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
+
+    from handwash.accelerators.bindings import NoAnswer
 
 LIBRARY = "libnvidia-ml.so.1"
 # The hooks start handwash without the person's LD_LIBRARY_PATH, which may hide Python's own libraries, and hand it on here.
@@ -67,6 +67,8 @@ def look() -> dict[str, Any]:
     `driver`: its version; `gpus`: dictionaries with the fields of `model.Gpu`, where `uses` has rows of pid, memory, kind and
     instance. Trouble with one GPU is told in its `notes` and leaves the others as they are.
     """
+    from handwash.accelerators.bindings import NoAnswer
+
     answer: dict[str, Any] = {"driver": "", "gpus": [], "why": None, "cause": ""}
     done = _thread.allocate_lock()
     done.acquire()
@@ -98,6 +100,8 @@ def silent(seconds: float) -> dict[str, str]:
 
 def _ask(answer: dict[str, Any]) -> None:
     """Puts the driver's word into `answer`, GPU by GPU as it comes."""
+    from handwash.accelerators import bindings, nvml_gpu
+
     nvml = bindings.load()
     put_aside = _in_folders(world.env.get(_PUT_ASIDE, ""))
     try:
@@ -113,7 +117,7 @@ def _ask(answer: dict[str, Any]) -> None:
         raise _broken_library() from None
     if not 0 <= count <= _MOST_GPUS:
         nonsense = _("The NVIDIA driver's answer makes no sense: {count} GPUs.")
-        raise NoAnswer(nonsense.format(count=count), "driver-nonsense")
+        raise bindings.NoAnswer(nonsense.format(count=count), "driver-nonsense")
     try:
         answer["driver"] = nvml.nvmlSystemGetDriverVersion()
     except (nvml.NVMLError, UnicodeDecodeError):
@@ -123,12 +127,17 @@ def _ask(answer: dict[str, Any]) -> None:
 
 
 def _broken_library() -> NoAnswer:
+    from handwash.accelerators.bindings import NoAnswer
+
     sentence = _("The NVIDIA driver's library ({library}) cannot be loaded.")
     return NoAnswer(sentence.format(library=LIBRARY), "library-broken")
 
 
 def _no_answer(error: Any) -> NoAnswer:
     """The reason in words for an error (its number is NVML's) that stops the whole look."""
+    from handwash.accelerators.bindings import NoAnswer
+    from handwash.accelerators.nvml_gpu import words
+
     code = error.value
     if code == _DRIVER_NOT_LOADED:
         return NoAnswer(_("The NVIDIA driver is not loaded on this node."), "driver-not-loaded")
@@ -154,4 +163,4 @@ def _no_answer(error: Any) -> NoAnswer:
         sentence = _("The NVIDIA driver has lost a GPU and gives no answer: tell the administrator.")
         return NoAnswer(sentence, "gpu-lost")
     sentence = _("The NVIDIA driver gives no answer: {error}.")
-    return NoAnswer(sentence.format(error=nvml_gpu.words(error)), "driver-error")
+    return NoAnswer(sentence.format(error=words(error)), "driver-error")

@@ -11,7 +11,7 @@ from handwash import run, world
 from handwash.accelerators import device_files, nvml
 from handwash.messages import _
 from handwash.model import Gpu, Process, Site, Survey, Unknown, Visibility
-from handwash.survey import gpus, holders, jobs, node, processes, procfs, visible
+from handwash.survey import gpus, jobs, node, processes, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +73,10 @@ def _join(
         plain = seen
         if plain["why"]:
             why = Unknown(plain["why"], plain["cause"])
+    if why is None and not plain["gpus"] and "CUDA_VISIBLE_DEVICES" not in world.env:
+        return (), (), None, rows
+    from handwash.survey import holders, visible
+
     own = {row["pid"] for row in rows}
     rows = rows + [row for row in plain["holders"] if row["pid"] not in own]
     joined = holders.join(gpus.read(plain["gpus"]), {row["pid"]: row for row in rows}, plain["missing"], here)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from handwash import world
-from handwash.accelerators import device_files, kfd, nvml
+from handwash.accelerators import device_files, nvml
 from handwash.messages import _
 from handwash.model import Gpu, GpuUse
 from handwash.survey import processes, procfs
@@ -27,7 +27,11 @@ def look(sysfs: str = "/sys") -> dict[str, Any]:
     """The GPUs as plain data, for a child process with a deadline; `why` and `cause` as in `nvml.look`."""
     files = device_files.present()
     answer = _nvidia(tuple(path for path in files if device_files.gpu_minor(path) is not None))
-    others = kfd.look(sysfs) if device_files.KFD.context in files else None
+    others = None
+    if device_files.KFD.context in files:
+        from handwash.accelerators import kfd
+
+        others = kfd.look(sysfs)
     known = {gpu["device"] for gpu in others or ()}
     rest = [path for path in files if device_files.gpu_minor(path) is None and path not in known]
     if others is not None:
@@ -81,22 +85,25 @@ def by_device_file(files: Sequence[str], note: str = "", beside: Sequence[str] =
     return found
 
 
-def named_in(gpus: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[int, str]]:
-    """The processes of a look's lists, described, and those that cannot be: dead, or hidden by /proc (hidepid).
+def named_in(gpus: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[int, tuple[str, str]]]:
+    """The processes of a look's lists, described, and those that cannot be: dead, or hidden by /proc (hidepid), and whose.
 
     In a container the driver's numbers are the host's, and mean somebody else here: then nobody is described.
     """
     if not procfs.is_host_namespace():
         return [], {}
     boot = world.boot_time()
-    described, missing = [], {}
+    described: list[dict[str, Any]] = []
+    missing: dict[int, tuple[str, str]] = {}
     for pid in sorted({use[0] for gpu in gpus for use in gpu["uses"]}):
         uid = procfs.owner(pid)
         row = None if uid is None else processes.describe(pid, uid, boot)
         if row is not None:
             described.append(row)
         else:
-            missing[pid] = "hidden" if _exists(pid) else "dead"
+            # With hidepid=1 the owner can still be seen.
+            hidden = "hidden", "" if uid is None else world.user_name(uid)
+            missing[pid] = hidden if _exists(pid) else ("dead", "")
     return described, missing
 
 

@@ -18,7 +18,7 @@ _NOT_AT_WORK = ("dead", "zombie", "monitor", "elsewhere")
 
 
 def join(
-    gpus: Sequence[Gpu], rows: Mapping[int, Mapping[str, Any]], missing: Mapping[int, str], host: bool
+    gpus: Sequence[Gpu], rows: Mapping[int, Mapping[str, Any]], missing: Mapping[int, tuple[str, str]], host: bool
 ) -> tuple[Gpu, ...]:
     """The GPUs with their `holders`.
 
@@ -48,13 +48,17 @@ def join(
 
 
 def _listed(
-    use: GpuUse, rows: Mapping[int, Mapping[str, Any]], missing: Mapping[int, str], host: bool, holding: bool
+    use: GpuUse,
+    rows: Mapping[int, Mapping[str, Any]],
+    missing: Mapping[int, tuple[str, str]],
+    host: bool,
+    holding: bool,
 ) -> Holder:
     if not host:
         return Holder(use.pid, use.memory, use.kind, "driver", "foreign")
     row = rows.get(use.pid)
     if row is None:
-        return Holder(use.pid, use.memory, use.kind, "driver", missing.get(use.pid, "dead"))
+        return Holder(use.pid, use.memory, use.kind, "driver", *missing.get(use.pid, ("dead", "")))
     kind = "mps-server" if row["name"] == _MPS_SERVER else use.kind
     word = "zombie" if row["state"] in ("Z", "X") else ""
     return Holder(use.pid, use.memory, kind, "both" if holding else "driver", word, row["user"])

@@ -41,7 +41,7 @@ def read(env: Mapping[str, str], gpus: Sequence[Gpu]) -> Visibility:
             return Visibility("list", value, tuple(order), entry, tuple(entries[number + 1 :]), _sure(entries, certain))
         if place in order:
             # Named twice: CUDA shows none at all.
-            return Visibility("list", value, (), entry, tuple(entries[number + 1 :]), _sure(entries, certain))
+            return Visibility("repeated", value, (), entry, tuple(entries[number + 1 :]))
         order.append(place)
     return Visibility("list", value, tuple(order), certain=_sure(entries, certain))
 

@@ -102,14 +102,17 @@ def _dispatch(settings: config.Config, command: str, argv: list[str]) -> int:
     if command == "clean":
         from handwash.commands import clean
 
-        return clean.clean(
-            settings,
-            options.pids,
+        asked = clean.Options(
+            pids=tuple(options.pids),
             yes=options.yes,
             dry_run=options.dry_run,
             session=options.session,
             as_json=options.json,
+            all_nodes=options.all_nodes,
+            steps=options.steps,
+            exactly=options.exactly,
         )
+        return clean.clean(settings, asked)
     if command == "sessions":
         from handwash.commands import sessions
 
@@ -162,6 +165,10 @@ def _parser() -> argparse.ArgumentParser:
     clean.add_argument("--yes", action="store_true", help=_("do not ask"))
     clean.add_argument("--dry-run", action="store_true", help=_("show what would be ended, end nothing"))
     clean.add_argument("--session", metavar="ID", help=_("end what a safe-srun session left"))
+    clean.add_argument("--all-nodes", action="store_true", help=_("on the other nodes of this job too"))
+    # Said by another node's handwash only.
+    clean.add_argument("--steps", type=_words, help=argparse.SUPPRESS)
+    clean.add_argument("--exactly", type=_identities, help=argparse.SUPPRESS)
     clean.add_argument("pids", metavar="PID", nargs="*", type=_pid, help=_("end these processes instead"))
     parsers["init"].add_argument("shell", metavar="SHELL", help=_("the shell, for example bash"))
     for name in ("install", "uninstall"):
@@ -183,6 +190,16 @@ def _pid(text: str) -> int:
     if text.isascii() and text.isdigit() and 0 < int(text) <= 1 << 22:
         return int(text)
     raise argparse.ArgumentTypeError(_("{text} is not a process id").format(text=repr(text)))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word)
+
+
+def _identities(text: str) -> tuple[tuple[int, int], ...]:
+    """`PID:START_TICKS,…`."""
+    pairs = [word.partition(":") for word in _words(text)]
+    return tuple((_pid(pid), int(start)) for pid, _colon, start in pairs)
 
 
 def _fault(error: BaseException) -> int:

@@ -10,6 +10,7 @@ import sys
 
 from handwash import paths, world
 from handwash.frozen import frozen, replace
+from handwash.limits import Policy
 from handwash.messages import _
 
 TYPE_CHECKING = False
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
 
 BANNERS = ("full", "line", "off")
 ON_EXIT = ("ask", "warn", "clean", "off")
+LIMITS = ("login_cores", "login_memory", "login_threads")
 _SIZE_CAP = 256 * 1024
 
 
 @frozen
 class Config:
-    """`deadline`: seconds for a check; `grace`: seconds between TERM and KILL. `complaints`: what could not be used."""
+    """`deadline`: seconds for a check; `grace`: seconds between TERM and KILL. `complaints`: what could not be used.
+
+    `login_cores`, `login_memory` (GiB), `login_threads`: the limits on a login node, see `limits.Policy`.
+    """
 
     disable: bool = False
     banner: str = "full"
@@ -32,6 +37,16 @@ class Config:
     grace: float = 5.0
     lang: str | None = None
     complaints: tuple[str, ...] = ()
+    login_cores: float = 0.5
+    login_memory: float = 8.0
+    login_threads: float = 256
+
+    @property
+    def policy(self) -> Policy:
+        """What the judge has to know of it."""
+        return Policy(
+            login_cores=self.login_cores, login_memory=self.login_memory * 1024**3, login_threads=self.login_threads
+        )
 
 
 def load() -> Config:
@@ -75,7 +90,7 @@ def _with_environment(config: Config) -> Config:
     disable = world.env.get("HANDWASH_DISABLE", "")
     if disable:
         config = replace(config, disable=disable != "0")
-    for name in ("banner", "on_exit", "deadline", "grace", "lang"):
+    for name in ("banner", "on_exit", "deadline", "grace", "lang", *LIMITS):
         variable = "HANDWASH_" + name.upper()
         text = world.env.get(variable)
         if text:
@@ -93,7 +108,10 @@ def _with_value(config: Config, name: str, value: Any, where: str) -> Config:
     elif name == "on_exit":
         usable, expected = (value if value in ON_EXIT else None), ", ".join(ON_EXIT)
     elif name in ("deadline", "grace"):
-        usable, expected = _seconds(value, smallest=0.1 if name == "deadline" else 0.0), _("a number of seconds")
+        usable = _number(value, smallest=0.1 if name == "deadline" else 0.0, largest=600)
+        expected = _("a number of seconds")
+    elif name in LIMITS:
+        usable, expected = _number(value, smallest=0.01, largest=1e6), _("a number greater than 0")
     elif name == "lang":
         usable, expected = (value if isinstance(value, str) else None), "en, zh_CN"
     else:
@@ -104,15 +122,15 @@ def _with_value(config: Config, name: str, value: Any, where: str) -> Config:
     return replace(config, **{name: usable})
 
 
-def _seconds(value: Any, smallest: float) -> float | None:
-    """A finite number of seconds up to ten minutes, or None."""
+def _number(value: Any, smallest: float, largest: float) -> float | None:
+    """A number within bounds, or None."""
     if isinstance(value, bool):
         return None
     try:
-        seconds = float(value)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return seconds if smallest <= seconds <= 600 else None
+    return number if smallest <= number <= largest else None
 
 
 def _complain(config: Config, sentence: str) -> Config:

@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 from handwash.frozen import frozen
+from handwash.limits import Policy, is_load, on_gpu
 from handwash.messages import N_, _
 from handwash.model import Gpu, Job, Judged, Node, Process, Survey, Unknown, Verdict
+from handwash.services import CLIENTS, is_kernel, is_service, of_editor
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
-# Programs that people start to outlive a terminal, and what a login brings with it: named as such, never leftovers.
-_SERVICE_NAMES = frozenset(
-    """
-    SCREEN screen tmux zellij mosh-server dtach abduco code-server code-tunnel jupyter jupyter-lab jupyter-notebook
-    jupyter-server jupyter_server jupyterlab notebook jupyterhub jupyterhub-singleuser rsession rserver
-    remote-dev-server.sh systemd (sd-pam) dbus-daemon dbus-broker gpg-agent ssh-agent sshd sshd-session sftp-server
-    pipewire wireplumber pulseaudio gvfsd emacsclient nvidia-cuda-mps-control nvidia-cuda-mps-server
-    nvidia-persistenced nv-hostengine dcgm-exporter slurmd slurmd-wlm slurmstepd slurmctld slurmdbd munged
-    """.split()
-)
-# Clients of the scheduler: they wait for a job that lives elsewhere and hold nothing themselves.
-_CLIENT_NAMES = frozenset("srun salloc sbatch squeue scancel sattach sinfo scontrol".split())
-_SERVICE_PATHS = ("/.vscode-server/", "/.cursor-server/", "/.windsurf-server/", "/JetBrains/RemoteDev/")
+# Ids from here on stand for no ordinary step: interactive 0xfffffffa, batch …fb, extern …fc (slurm.h).
+_SPECIAL_STEPS = 0xFFFFFFF0
 
 _SURVIVES, _ENDS, _FATE_UNKNOWN = "survives", "ends-with-job", "unknown"
-
-
-@frozen
-class Policy:
-    """Thresholds for work on a login node: average cores over its life, and CPU seconds before that counts."""
-
-    login_cores: float = 0.5
-    login_cpu_s: float = 60.0
 
 
 @frozen
@@ -83,17 +62,70 @@ def _asks(process: Process, context: _Context) -> bool:
     return process.pid in context.survey.chain or process.pid == 1 or process.pgid == context.pipeline
 
 
-def unattended_jobs(survey: Survey) -> tuple[Job, ...]:
-    """Running interactive jobs with GPUs that this shell is not in: an allocation that may have nobody in it.
+def unattended_jobs(survey: Survey, host: str = "") -> tuple[Job, ...]:
+    """Running interactive jobs with GPUs that this shell is not in and that nobody is seen to sit in from `host`, this one.
 
-    Whether someone sits in one from another host cannot be seen, so this is for a remark, not for a verdict.
+    Whether someone sits in one from another host cannot be seen, so this is for a remark and a question, not for a verdict.
     """
     if isinstance(survey.jobs, Unknown):
         return ()
     here = None if isinstance(survey.node, Unknown) else survey.node.job
     return tuple(
-        job for job in survey.jobs if job.interactive and job.gpus and job.state == "RUNNING" and job.number != here
+        job
+        for job in survey.jobs
+        if job.interactive
+        and job.gpus
+        and job.state == "RUNNING"
+        and job.number != here
+        and not _is_attended_from(host, job, survey)
     )
+
+
+def _is_attended_from(host: str, job: Job, survey: Survey) -> bool:
+    """Its srun or salloc runs in the session that made it, or a shell that salloc gave is still there."""
+    if isinstance(survey.processes, Unknown):
+        return False
+    # The controller calls its own host localhost (22.05).
+    made_here = job.alloc_host.split(".")[0] in (host, "localhost")
+    return any(
+        (made_here and process.sid == job.alloc_sid and process.name in ("srun", "salloc"))
+        or (process.job == job.number and process.attributed_by == "allocation")
+        for process in survey.processes
+        if process.state not in ("Z", "X")
+    )
+
+
+def of_session(verdict: Verdict, session: str, jobs: tuple[str, ...]) -> tuple[Judged, ...]:
+    """What runs here of a session on record. Its cookie goes on into jobs that were submitted from it: those are not its."""
+    return tuple(
+        one
+        for one in verdict.judged
+        if one.process.session == session
+        and one.process.job in (None, *jobs)
+        and one.process.state not in ("Z", "X")
+        and one.whose not in ("service", "other-user")
+    )
+
+
+def other_nodes(survey: Survey) -> tuple[str, ...]:
+    """The nodes of this shell's job that it is not on."""
+    if isinstance(survey.node, Unknown) or isinstance(survey.jobs, Unknown) or survey.node.job is None:
+        return ()
+    number = survey.node.job
+    here = survey.node.host if survey.node.kind == "compute" else None
+    return tuple(node for job in survey.jobs if job.number == number for node in job.nodes if node != here)
+
+
+def outlived_job(survey: Survey) -> str | None:
+    """The job that this shell was started in and that is over: an ssh session into a node outlives it."""
+    if isinstance(survey.jobs, Unknown) or isinstance(survey.processes, Unknown):
+        return None
+    living = {job.number for job in survey.jobs}
+    for process in survey.processes:
+        inside = process.attributed_by in ("cgroup", "environment")
+        if process.pid in survey.chain and inside and process.job is not None and process.job not in living:
+            return process.job
+    return None
 
 
 def idle_gpus(survey: Survey) -> tuple[Gpu, ...]:
@@ -141,23 +173,23 @@ def _judge(process: Process, uid: int, context: _Context) -> Judged:
         return Judged(process, "other-user", _SURVIVES, False, _("It belongs to {user}.").format(user=process.user))
     if process.state in ("Z", "X"):
         whose = "session" if _in_own_job(process, context) else "no-job"
-        why = _("It has ended; its parent, process {ppid}, has not collected it yet.").format(ppid=process.ppid)
+        parent = context.mine.get(process.ppid)
+        name = f"{process.ppid} ({parent.name})" if parent else str(process.ppid)
+        why = _("It has ended and holds no GPU; its parent, process {parent}, has not collected it yet.").format(
+            parent=name
+        )
         return Judged(process, whose, _ENDS, False, why)
     if is_service(process):
         why = _("A background service: it is meant to outlive a terminal.")
         return Judged(process, "service", _fate_in_job(process, context), False, why)
-    if process.name in _CLIENT_NAMES:
+    if of_editor(process, context.mine):
+        why = _("A helper of an editor's server: it belongs to that service.")
+        return Judged(process, "service", _fate_in_job(process, context), False, why)
+    if process.name in CLIENTS:
         return _plain(process, context, False, _("A scheduler's client: its job is in the queue."))
     if process.job is not None:
         return _judge_with_job(process, context)
     return _judge_without_job(process, context)
-
-
-def is_service(process: Process) -> bool:
-    """tmux, screen, editors' and notebook servers, and the agents and daemons of a login."""
-    if process.name in _SERVICE_NAMES or process.name.startswith("tmux:"):
-        return True
-    return any(path in process.command for path in _SERVICE_PATHS)
 
 
 def _in_own_job(process: Process, context: _Context) -> bool:
@@ -170,6 +202,9 @@ def _judge_with_job(process: Process, context: _Context) -> Judged:
         if _of_this_session(process, context):
             fate = _fate_in_job(process, context)
             return Judged(process, "session", fate, _counts_in_session(process, context), _session_sentence(fate))
+        if _of_ended_step(process, context):
+            why = _("It belongs to step {step} of this job, which has ended.").format(step=process.step)
+            return Judged(process, "session", _fate_in_job(process, context), not _attended(process, context), why)
         why = _("It belongs to another part of job {job}, which goes on.").format(job=process.job)
         return Judged(process, "living-job", _SURVIVES, False, why)
     if context.living is None:
@@ -199,6 +234,13 @@ def _of_this_session(process: Process, context: _Context) -> bool:
         return process.step == context.own_step
     job = _job_row(process.job, context)
     return job is not None and job.interactive is True and process.step is None and context.own_step is None
+
+
+def _of_ended_step(process: Process, context: _Context) -> bool:
+    """Of an ordinary step that Slurm no longer lists; batch, extern and interactive steps have names, or huge numbers."""
+    living = context.survey.living_steps
+    step = process.step or ""
+    return living is not None and step.isdigit() and int(step) < _SPECIAL_STEPS and step not in living
 
 
 def _job_row(number: str | None, context: _Context) -> Job | None:
@@ -262,18 +304,23 @@ def _judge_without_job(process: Process, context: _Context) -> Judged:
         why = _("It was started by session {session}, which is over.").format(session=process.session)
         return Judged(process, "no-job", _SURVIVES, not _attended(process, context), why)
     if context.node is not None and context.node.kind in ("login", "allocation-shell"):
-        if _on_gpu(process):
+        if on_gpu(process):
             return _plain(process, context, not _attended(process, context), _("It holds a GPU on the login node."))
         heavy = _is_load(process, context)
         why = _("It keeps the login node busy.") if heavy else _("It runs on the login node.")
         return _plain(process, context, heavy and not _attended(process, context), why)
     if context.node is not None and context.node.kind == "workstation":
-        holds = _on_gpu(process)
+        holds = on_gpu(process)
         why = _("It holds a GPU and no terminal is attached to it.") if holds else _("It runs on this machine.")
         return _plain(process, context, holds and not _attended(process, context), why)
     if process.uid == 0 and not process.computes:
         return _plain(process, context, False, _("It belongs to the system."))
-    return _plain(process, context, not _attended(process, context), _("No job of yours accounts for it."))
+    why = (
+        _("A notebook's kernel; no job of yours accounts for it.")
+        if is_kernel(process)
+        else _("No job of yours accounts for it.")
+    )
+    return _plain(process, context, not _attended(process, context), why)
 
 
 def _plain(process: Process, context: _Context, leftover: bool, why: str) -> Judged:
@@ -281,16 +328,8 @@ def _plain(process: Process, context: _Context, leftover: bool, why: str) -> Jud
     return Judged(process, "login-work" if login else "no-job", _SURVIVES, leftover, why)
 
 
-def _on_gpu(process: Process) -> bool:
-    """Computes on a GPU by either look. A monitor (nvitop) has device files open too, but no context."""
-    return process.computes or (bool(process.gpus) and not process.devices)
-
-
 def _is_load(process: Process, context: _Context) -> bool:
-    if _on_gpu(process):
-        return True
-    age = max(context.now - process.started, 0.01)
-    return process.cpu_s >= context.policy.login_cpu_s and process.cpu_s / age >= context.policy.login_cores
+    return is_load(process, context.policy, context.now)
 
 
 def _attended(process: Process, context: _Context) -> bool:

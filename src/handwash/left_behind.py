@@ -1,16 +1,22 @@
-"""What was left running when a terminal closed with nobody to ask: written down for the next banner on this host."""
+"""What was left with nobody to ask, for the next banner: by a terminal that closed, by a session that never did."""
 
 from __future__ import annotations
 
 import os
 
-from handwash import paths, world
-from handwash.messages import ngettext
+from handwash import judge, paths, world
+from handwash.messages import _, ngettext
 from handwash.model import Survey, Unknown, Verdict
 from handwash.render import harmless
 from handwash.teardown import identity
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from handwash.srun.history import Session
+
 _CAP = 256 * 1024
+# More of them are in `handwash sessions`.
+_SESSIONS_SHOWN = 3
 
 
 def _path() -> str:
@@ -29,10 +35,16 @@ def note(verdict: Verdict) -> None:
         pass
 
 
-def collect(seen: Survey) -> list[str]:
-    """One sentence on what of the last note is still alive; the note is taken away. Empty where there was none."""
+def collect(seen: Survey, verdict: Verdict) -> list[str]:
+    """A sentence on what of the last note is still alive, and one for each session that never closed."""
     if isinstance(seen.processes, Unknown):
-        return []  # the note stays for a banner that can tell
+        return []  # the notes stay for a banner that can tell
+    return [*_of_terminal(seen), *_of_sessions(seen, verdict)]
+
+
+def _of_terminal(seen: Survey) -> list[str]:
+    """One sentence on what of the last note is still alive; the note is taken away. Empty where there was none."""
+    assert not isinstance(seen.processes, Unknown)
     try:
         with open(_path(), "rb") as file:
             content = file.read(_CAP)
@@ -54,3 +66,50 @@ def collect(seen: Survey) -> list[str]:
         len(names),
     )
     return [sentence.format(names=", ".join(names))]
+
+
+def _of_sessions(seen: Survey, verdict: Verdict) -> list[str]:
+    """Sessions that nobody closed. One of which nothing is left is named once: its record is closed then."""
+    from handwash.srun import history
+
+    living = None if isinstance(seen.jobs, Unknown) else frozenset(job.number for job in seen.jobs)
+    found = history.never_closed(history.load(closed=False), living)
+    sentences = [_about(session, verdict, living) for session in found[:_SESSIONS_SHOWN]]
+    for session in found[:_SESSIONS_SHOWN]:
+        if (
+            living is not None
+            and not living & set(session.jobs)
+            and not judge.of_session(verdict, session.id, session.jobs)
+        ):
+            history.close(session, "unconfirmed")
+    if len(found) > _SESSIONS_SHOWN:
+        more = _("{count} more sessions never closed; see: handwash sessions")
+        sentences.append(more.format(count=len(found) - _SESSIONS_SHOWN))
+    return sentences
+
+
+def _about(session: Session, verdict: Verdict, living: frozenset[str] | None) -> str:
+    there = judge.of_session(verdict, session.id, session.jobs)
+    named = {"session": session.id, "command": harmless(session.command, 40)}
+    queued = [job for job in session.jobs if living is not None and job in living]
+    if there:
+        sentence = ngettext(
+            "Session {session} ({command}) never closed, and {count} process of it still runs here: {names}. "
+            "To end it: handwash clean --session {session}",
+            "Session {session} ({command}) never closed, and {count} processes of it still run here: {names}. "
+            "To end them: handwash clean --session {session}",
+            len(there),
+        )
+        names = ", ".join(f"{one.process.pid} {harmless(one.process.name, 20)}" for one in there[:5])
+        return sentence.format(count=len(there), names=names + (" …" if len(there) > 5 else ""), **named)
+    if queued:
+        sentence = _("Session {session} ({command}) never closed, and its job is still in the queue: scancel {job}")
+        return sentence.format(job=" ".join(queued), **named)
+    if living is None and session.jobs:
+        sentence = _("Session {session} ({command}) never closed; whether its job {job} is over could not be told.")
+        return sentence.format(job=" ".join(session.jobs), **named)
+    elsewhere = [node for node in session.nodes if node != world.host()]
+    if elsewhere:
+        sentence = _("Session {session} ({command}) never closed; nothing of it is here; not looked at: {nodes}.")
+        return sentence.format(nodes=harmless(", ".join(elsewhere)), **named)
+    return _("Session {session} ({command}) never closed; nothing of it is left here.").format(**named)

@@ -46,7 +46,8 @@ class Node:
 class Job:
     """One row of the scheduler's queue that belongs to the person.
 
-    `id` as people write it (`123_4` for an array task), `number` as the job's own environment has it.
+    `id` as people write it (`123_4` for an array task), `number` as the job's own environment has it. `alloc_host`,
+    `alloc_sid`: where it was submitted, and the session (getsid(2)) there.
     """
 
     id: str
@@ -59,6 +60,8 @@ class Job:
     elapsed_s: int | None
     limit_s: int | None
     interactive: bool | None
+    alloc_host: str = ""
+    alloc_sid: int | None = None
 
     @property
     def gpu_hours(self) -> float | None:
@@ -189,6 +192,7 @@ class Process:
     gpus: tuple[int, ...] = ()
     devices: tuple[str, ...] = ()
     computes: bool = False
+    threads: int = 1
 
 
 @frozen
@@ -197,7 +201,8 @@ class Survey:
 
     `session`: the safe-srun session this shell says it is in. `running_sessions`: those whose owner is alive.
     `gpus_in_part`: where `gpus` is unknown, those of which something is known all the same (by their device files, or
-    before the driver stopped answering). `visibility`: None where `gpus` is unknown.
+    before the driver stopped answering). `visibility`: None where `gpus` is unknown. `living_steps`: the numbers of the
+    steps of this shell's job that still run; None where nobody has asked.
     """
 
     node: Union[Node, Unknown]
@@ -210,6 +215,7 @@ class Survey:
     running_sessions: tuple[str, ...] = ()
     gpus_in_part: tuple[Gpu, ...] = ()
     visibility: Visibility | None = None
+    living_steps: tuple[str, ...] | None = None
 
 
 @frozen

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from handwash import render, tell_gpus
+from handwash import groups, render, tell_gpus
 from handwash.messages import _, ngettext
 from handwash.model import Job, Judged, Node, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO, Union
+
+    from handwash.limits import Excess
 
 
 def place(node: Union[Node, Unknown]) -> str:
@@ -97,7 +99,7 @@ def short_command(command: str) -> str:
 
 
 def process_table(rows: tuple[Judged, ...], survey: Survey, now: float, stream: TextIO | None = None) -> None:
-    """The processes with what a person needs to recognise them, and what becomes of each."""
+    """The processes with what a person needs to recognise them, and what becomes of each; a line for each crowd."""
     render.table(
         [
             _("PID"),
@@ -111,24 +113,70 @@ def process_table(rows: tuple[Judged, ...], survey: Survey, now: float, stream: 
             _("whose"),
             _("if you leave"),
         ],
-        [
-            (
-                str(one.process.pid),
-                one.process.user,
-                render.harmless(short_command(one.process.command), 48),
-                ",".join(str(index) for index in one.process.gpus) or "-",
-                render.size(tell_gpus.gpu_memory(one, survey)),
-                render.duration(now - one.process.started),
-                render.duration(one.process.cpu_s),
-                one.process.job or "-",
-                whose(one.whose),
-                fate(one.fate),
-            )
-            for one in rows
-        ],
+        [_row(group, survey, now) for group in groups.lines(rows)],
         stream,
         numeric="0456",
     )
+
+
+def _row(group: groups.Group, survey: Survey, now: float) -> tuple[str, ...]:
+    first = group.first.process
+    count = len(group.rows)
+    command = render.harmless(short_command(first.command) if count == 1 else first.name, 48)
+    memory = [tell_gpus.gpu_memory(one, survey) for one in group.rows]
+    known = [amount for amount in memory if amount is not None]
+    return (
+        str(first.pid) if count == 1 else f"{first.pid} …",
+        first.user,
+        command if count == 1 else f"{count} × {command}",
+        ",".join(str(index) for index in group.gpus) or "-",
+        render.size(sum(known) if known else None),
+        render.duration(now - first.started),
+        render.duration(sum(one.process.cpu_s for one in group.rows)),
+        first.job or "-",
+        whose(group.first.whose),
+        fate(group.first.fate),
+    )
+
+
+def over_limits(excesses: tuple[Excess, ...], stream: TextIO | None = None) -> None:
+    """The login node's limits that are passed, a line each."""
+    for excess in excesses:
+        if excess.kind == "cores":
+            sentence = _("Over this login node's limits: {measured} cores kept busy, {limit} are allowed: {by}")
+            measured, limit = f"{excess.measured:.1f}", f"{excess.limit:g}"
+        elif excess.kind == "memory":
+            sentence = _("Over this login node's limits: {measured} of memory, {limit} are allowed: {by}")
+            measured, limit = render.size(int(excess.measured)), render.size(int(excess.limit))
+        elif excess.kind == "threads":
+            sentence = _("Over this login node's limits: {measured} threads, {limit} are allowed: {by}")
+            measured, limit = f"{excess.measured:.0f}", f"{excess.limit:g}"
+        else:
+            sentence = _("A login node is not for GPU work: {by}")
+            measured = limit = ""
+        by = ", ".join(f"{process.pid} {render.harmless(process.name, 30)}" for process in excess.by)
+        line = sentence.format(measured=measured, limit=limit, by=by)
+        render.say(render.style(line, "yellow", sys.stdout if stream is None else stream), stream)
+
+
+def outlived(job: str | None, stream: TextIO | None = None) -> None:
+    """That this shell was started in a job that is over."""
+    if job is not None:
+        sentence = _("This shell outlives its job {job}, which is no longer in the queue: leave it.")
+        render.say(sentence.format(job=render.harmless(job)), stream)
+
+
+def not_looked_at(nodes: tuple[str, ...], stream: TextIO | None = None) -> None:
+    """The other nodes of this job."""
+    if nodes:
+        sentence = _("Not looked at: {nodes}, of the same job. To look there: handwash clean --all-nodes --dry-run")
+        render.say(sentence.format(nodes=render.harmless(", ".join(nodes))), stream)
+
+
+def job_hint(job: Job) -> str:
+    """An interactive job with GPUs that may have nobody in it."""
+    sentence = _("Job {job} is interactive and still runs. If nobody works in it, end it with: scancel {job}")
+    return sentence.format(job=render.harmless(job.id))
 
 
 def summary(verdict: Verdict, stream: TextIO | None = None) -> None:

@@ -60,7 +60,9 @@ FATES = {"survives", "ends-with-job", "unknown"}
 KINDS = {"login", "compute", "allocation-shell", "workstation"}
 
 # One running array task, whose name holds whatever a name can hold.
-FIELDS = "123|120_3|RUNNING|0|1:00:00|UNLIMITED|1|1|cpu=1|N/A|gres:gpu:2|N/A|N/A|OK|main|n1|".replace("|", "\x1f")
+FIELDS = "123|120_3|RUNNING|0|1:00:00|UNLIMITED|1|1|cpu=1|N/A|gres:gpu:2|N/A|N/A|OK|main|n1|login1|4711|".replace(
+    "|", "\x1f"
+)
 NAME = "\x1b[31mred\x1b]0;title\x07\u202e\x1f\n名"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 
 import pytest
@@ -50,19 +51,25 @@ def test_one_that_ignores_term(cluster_linuxproc: Cluster) -> None:
         processes.send(who, 9)
 
 
-def test_one_that_starts_another(cluster_linuxproc: Cluster) -> None:
-    """What appears while the others end has not been agreed to: it is told, and ended when asked again."""
+@pytest.mark.parametrize("name", ["sleep", "other"])
+def test_one_that_starts_another(cluster_linuxproc: Cluster, name: str) -> None:
+    """What appears meanwhile goes too where it is more of the same; another program is told, and ended when asked again."""
     cluster = cluster_linuxproc
-    agent = "trap 'setsid sleep 104.2 </dev/null >/dev/null 2>&1 & exit' TERM; sleep 104.1 & wait"
-    script = f'bash -c "{agent}" </dev/null >/dev/null 2>&1 & echo $!'
+    new = f"setsid bash -c 'exec -a {name} sleep 104.2' </dev/null >/dev/null 2>&1"
+    agent = f'trap "{new} & exit" TERM; sleep 104.1 & wait'
+    script = f"exec bash -c {shlex.quote(agent)} </dev/null >/dev/null 2>&1 & echo $!"
     pid = int(cluster.run(["srun", "bash", "-c", script], user="alice", check=True).stdout)
     try:
         assert cluster.wait_no_jobs(20)
         assert wait_until(lambda: len(cluster.processes("alice")) == 2, 10)
         code, answer = ask(cluster, "handwash", "clean", "--yes")
-        (new,) = cluster.processes("alice")
-        assert code == 1 and pid in answer["ended"] and answer["left"] == [{"pid": new, "why": "new"}]
-        assert ask(cluster, "handwash", "clean", "--yes")[0] == 0
+        assert pid in answer["ended"]
+        if name == "sleep":
+            assert code == 0 and len(answer["ended"]) == 3, answer
+        else:
+            (new_pid,) = cluster.processes("alice")
+            assert code == 1 and answer["left"] == [{"pid": new_pid, "why": "new"}]
+            assert ask(cluster, "handwash", "clean", "--yes")[0] == 0
         assert not cluster.processes("alice")
     finally:
         processes.end_all(lambda: cluster.processes("alice"))

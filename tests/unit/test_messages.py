@@ -18,12 +18,13 @@ import pytest
 from babel.messages.catalog import Catalog
 
 import handwash
-from handwash import judge, messages, render, tell, world
-from handwash.commands import clean, leave
+from handwash import judge, limits, messages, render, tell, tell_clean, world
+from handwash.cleaning import Returned
+from handwash.commands import leave
 from handwash.frozen import replace
+from handwash.giveback import Done
 from handwash.model import Gpu, GpuUse, Holder, Job, Node, Process, Site, Survey, Unknown, Verdict, Visibility
 from handwash.srun import receipt
-from handwash.teardown.end import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(handwash.__file__).parent
@@ -382,10 +383,18 @@ def test_the_question_and_the_report_are_chinese(capsys: pytest.CaptureFixture[s
     messages.choose("zh_CN")
     seen = a_survey()
     leave._warn(seen, judge.judge(seen, 1000, NOW))
-    reasons = ("uninterruptible (x)", "other-user", "itself", "still")
-    outcome = Outcome(ended=(101,), killed=(101,), gone=(), left=tuple((200 + n, why) for n, why in enumerate(reasons)))
-    later = a_survey(gpus=(Gpu(0, "GPU-0", "NVIDIA A100", 0, 80 * GIB, 0.0, False), GPUS[1]))
-    clean._report(outcome, seen, later, sys.stdout)
+    reasons = ("uninterruptible (x)", "other-user", "itself", "still", "restarted")
+    (first, *_others) = judge.judge(seen, 1000, NOW).judged
+    memory = tuple(Returned(index, 8 * GIB, 0, back) for index, back in enumerate((True, False, None)))
+    done = Done((101,), (101,), tuple((first, why) for why in reasons), memory, seen)
+    tell_clean.done(done, seen)
+    tell_clean.plan((first,) * 5, seen, NOW)
+    tell_clean.held_back(((first, "mps"), (first, "service")), seen)
+    excesses = tuple(limits.Excess(kind, 9, 1, (first.process,)) for kind in ("cores", "memory", "threads", "gpu"))
+    tell.over_limits(excesses)
+    tell.outlived("7")
+    tell.not_looked_at(("n2",))
+    print(tell_clean.job_question(JOBS[0]), tell.job_hint(JOBS[0]))
     said = capsys.readouterr()
     assert said.err and said.out
     assert english_in(said.out + said.err) == []

@@ -26,6 +26,8 @@ COLUMNS = {
     "OverSubscribe": "OK",
     "Partition": "main",
     "NodeList": "n1",
+    "AllocNodes": "login1",
+    "AllocSID": "4711",
     "Name": "wrap",
 }
 

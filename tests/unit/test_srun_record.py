@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handwash.srun import lines, part, record, sessions
+from handwash.srun import history, lines, part, record, sessions
 from handwash.srun.orders import Orders
 from handwash.teardown import identity
 
@@ -56,7 +56,7 @@ def open_session(folder, name="s1"):
 
 def test_a_session_that_runs(folder):
     open_session(folder)
-    (session,) = record.load_sessions()
+    (session,) = history.load()
     assert (session.id, session.command, session.outcome, session.ended) == ("s1", "train.py", "running", None)
     assert record.running() == ["s1"]
     assert record.helper_pids() == [os.getpid()]
@@ -68,14 +68,14 @@ def test_a_session_whose_owner_is_dead_does_not_run(folder):
     main.helpers = [(os.getpid(), 1)]
     main.write()
     assert record.running() == []
-    assert record.load_sessions()[0].outcome == "unconfirmed"
+    assert history.load()[0].outcome == "unconfirmed"
 
 
 def test_a_session_of_another_boot_does_not_run(folder):
     main = record.Main("s1", "x", folder)
     main.set(boot="another")
     main.write()
-    assert record.load_sessions()[0].outcome == "unconfirmed"
+    assert history.load()[0].outcome == "unconfirmed"
     assert record.helper_pids() == []
 
 
@@ -83,7 +83,7 @@ def test_a_session_of_another_host_may_run(folder):
     main = record.Main("s1", "x", folder)
     main.set(host="elsewhere", boot="another")
     main.write()
-    assert record.load_sessions()[0].outcome == "running"
+    assert history.load()[0].outcome == "running"
 
 
 def write_part(folder, session="s1", finished=True, left=()):
@@ -103,7 +103,7 @@ def test_an_end_takes_in_what_the_nodes_said(folder):
     write_part(folder)
     main.set(job="7", step="0")
     main.finish("clean", record.parts_of("s1", folder))
-    (session,) = record.load_sessions()
+    (session,) = history.load()
     assert (session.job, session.step, session.outcome, session.processes, session.killed) == ("7", "0", "clean", 1, 1)
     assert session.nodes == (part.node_name(),) and session.ended is not None and session.left == []
     assert os.listdir(folder) == ["s1.ended"]
@@ -114,7 +114,7 @@ def test_where_something_is_left_its_processes_stay_on_record(folder):
     main = open_session(folder)
     write_part(folder, left=[((4711, 99), "uninterruptible")])
     main.finish("leftover", record.parts_of("s1", folder))
-    (session,) = record.load_sessions()
+    (session,) = history.load()
     assert session.left == [{"node": part.node_name(), "pid": 4711, "why": "uninterruptible"}]
     assert record.recorded()[4711, 99][0] == "s1"
 
@@ -143,15 +143,15 @@ def test_what_is_not_ours_is_passed_over(folder):
     os.mkdir(os.path.join(folder, "i.session"))
     os.mkfifo(os.path.join(folder, "j.session"))
     os.symlink("/etc/passwd", os.path.join(folder, "k.session"))
-    assert [(one.id, one.outcome) for one in record.load_sessions()] == [("s1", "running"), ("h", "unconfirmed")]
+    assert [(one.id, one.outcome) for one in history.load()] == [("s1", "running"), ("h", "unconfirmed")]
     assert record.recorded() == {}
-    record.running(), record.helper_pids(), record.prune()
+    record.running(), record.helper_pids(), history.prune()
 
 
 def test_without_a_folder_there_is_no_record_and_no_error(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "none"))
-    assert (record.load_sessions(), record.recorded(), record.running(), record.helper_pids()) == ([], {}, [], [])
-    record.prune()
+    assert (history.load(), record.recorded(), record.running(), record.helper_pids()) == ([], {}, [], [])
+    history.prune()
     main = record.Main("s1", "x", "")
     assert not main.write()
     main.finish("clean", [])
@@ -160,15 +160,15 @@ def test_without_a_folder_there_is_no_record_and_no_error(tmp_path, monkeypatch)
 
 
 def test_old_sessions_are_taken_away(folder):
-    for number in range(record.KEPT_SESSIONS + 10):
+    for number in range(history.KEPT_SESSIONS + 10):
         main = record.Main(f"s{number:04}", "x", folder)
         main.finish("clean", [])
     old = os.path.join(folder, "s0100.ended")
     os.utime(old, (0, 0))
     running = open_session(folder, "s0000")
-    record.prune()
+    history.prune()
     left = {name.split(".")[0] for name in os.listdir(folder)}
-    assert len(left) == record.KEPT_SESSIONS
+    assert len(left) == history.KEPT_SESSIONS
     assert running.session in left and "s0100" not in left and "s0001" not in left and "s0209" in left
 
 

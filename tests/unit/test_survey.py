@@ -479,14 +479,14 @@ def test_a_note_for_the_next_banner(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Told once, and only what is still the same process; kept while nobody can tell; harmless on the terminal."""
     monkeypatch.setattr(world, "env", {"XDG_STATE_HOME": str(tmp_path)})
     verdict, seen = verdict_on(4242, 99, "evil\x1b[31m name\nnext")
-    assert left_behind.collect(seen) == []
+    assert left_behind.collect(seen, verdict) == []
     left_behind.note(verdict)
-    assert left_behind.collect(replace(seen, processes=Unknown("w"))) == []
-    (sentence,) = left_behind.collect(seen)
+    assert left_behind.collect(replace(seen, processes=Unknown("w")), verdict) == []
+    (sentence,) = left_behind.collect(seen, verdict)
     assert "4242 evil\\x1b[31m name\\x0anext" in sentence
-    assert left_behind.collect(seen) == []
+    assert left_behind.collect(seen, verdict) == []
     left_behind.note(verdict)
-    assert left_behind.collect(verdict_on(4242, 100, "another")[1]) == []
+    assert left_behind.collect(*reversed(verdict_on(4242, 100, "another"))) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\n\n", b"a b c\n", b"boot x y name\n" * 3, b"boot 1 2 \xff"])
@@ -495,7 +495,7 @@ def test_a_damaged_note(content: bytes, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(world, "env", {"XDG_STATE_HOME": str(tmp_path)})
     (tmp_path / "handwash").mkdir()
     (tmp_path / "handwash" / f"left-behind.{world.host()}").write_bytes(content)
-    assert left_behind.collect(verdict_on(1, 2, "x")[1]) == []
+    assert left_behind.collect(*reversed(verdict_on(1, 2, "x"))) == []
     assert os.listdir(tmp_path / "handwash") == []
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from handwash import judge, left_behind, survey, tell, world
+from handwash import judge, left_behind, limits, survey, tell, world
 from handwash.config import Config
 from handwash.exits import Exit
-from handwash.messages import _
 from handwash.render import harmless, warn
 
 
@@ -19,15 +18,16 @@ def banner(settings: Config) -> int:
         warn("handwash: " + harmless(complaint, 500))
     seen = survey.take(settings.deadline / 2)
     now = world.now()
-    verdict = judge.judge(seen, world.uid(), now)
+    verdict = judge.judge(seen, world.uid(), now, settings.policy)
     warn("  " + tell.place(seen.node))
+    tell.outlived(judge.outlived_job(seen), sys.stderr)
     tell.three_looks(seen, verdict, sys.stderr)
-    for note in left_behind.collect(seen):
+    for note in left_behind.collect(seen, verdict):
         warn("  " + note)
     if verdict.leftovers:
         tell.process_table(verdict.leftovers, seen, now, sys.stderr)
         tell.summary(verdict, sys.stderr)
-    for job in judge.unattended_jobs(seen):
-        sentence = _("Job {job} is interactive and still runs. If nobody works in it, end it with: scancel {job}")
-        warn("  " + sentence.format(job=harmless(job.id)))
+    tell.over_limits(limits.over(seen, verdict, settings.policy, now), sys.stderr)
+    for job in judge.unattended_jobs(seen, world.host()):
+        warn("  " + tell.job_hint(job))
     return Exit.CLEAN

@@ -4,132 +4,159 @@ from __future__ import annotations
 
 import sys
 
-from handwash import answers, judge, render, survey, tell, world
+from handwash import answers, cleaning, giveback, groups, judge, render, survey, tell, tell_clean, world
+from handwash.commands import elsewhere
+from handwash.commands.elsewhere import Elsewhere
 from handwash.config import Config
 from handwash.exits import Exit
-from handwash.frozen import replace
+from handwash.frozen import frozen, replace
 from handwash.messages import _, ngettext
 from handwash.model import Judged, Survey, Unknown, Verdict
 from handwash.render import harmless
-from handwash.srun import record
-from handwash.teardown import end
+from handwash.survey import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
-# How long the driver may take to give memory back after a process has gone.
-_MEMORY_BACK_S = 3.0
+
+@frozen
+class Options:
+    """The words after `clean`. `steps`, `exactly`: said by another node's handwash, see `elsewhere`."""
+
+    pids: tuple[int, ...] = ()
+    yes: bool = False
+    dry_run: bool = False
+    session: str | None = None
+    as_json: bool = False
+    all_nodes: bool = False
+    steps: tuple[str, ...] | None = None
+    exactly: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def named(self) -> bool:
+        """Whether a person has named what is to be ended."""
+        return bool(self.pids) or self.session is not None or self.exactly is not None
 
 
-def clean(
-    settings: Config,
-    pids: list[int],
-    yes: bool = False,
-    dry_run: bool = False,
-    session: str | None = None,
-    as_json: bool = False,
-) -> int:
+def clean(settings: Config, options: Options) -> int:
     """0 nothing is left · 1 something is, or would have been ended (--dry-run), or the person said no · 3 could not tell."""
-    seen = survey.take(settings.deadline)
-    verdict = judge.judge(seen, world.uid(), world.now())
+    seen = replace(survey.take(settings.deadline), living_steps=options.steps)
+    other = elsewhere.ask(seen, settings) if options.all_nodes else None
+    if other:
+        seen = replace(seen, living_steps=other.steps)
+    verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
+    plan = _plan(settings, options, seen, verdict)
+    if plan.complaint:
+        return _refuse(plan, options.as_json)
+    out = sys.stderr if options.as_json else sys.stdout
+    if not plan.targets and not (other and other.targets):
+        return _nothing(settings, options, seen, verdict, plan, other)
+    if not options.as_json:
+        if plan.targets:
+            tell_clean.plan(plan.targets, seen, world.now())
+        if other:
+            other.show_targets(out)
+        tell_clean.held_back(plan.held_back, seen)
+    count = len(plan.targets) + (len(other.targets) if other else 0)
+    if options.dry_run:
+        if options.as_json:
+            answers.show({**_json(None, plan, other), **_would(plan, seen)})
+        else:
+            sentence = ngettext("{count} process would be ended.", "{count} processes would be ended.", count)
+            render.say(sentence.format(count=count))
+        return Exit.FOUND
+    if not options.yes and not _agreed(count, out):
+        if options.as_json:
+            answers.show(_json(None, plan, other))
+        return Exit.FOUND
+    plan = _with_mps(options, seen, plan, out)
+    result = giveback.end_all(settings, seen, plan.targets, only_leftovers=not options.named)
+    if other:
+        other.end(settings)
+    if options.session is not None:
+        _close(options.session, result)
+    if options.as_json:
+        answers.show(_json(result, plan, other))
+    else:
+        tell_clean.done(result, seen)
+        if other:
+            other.show_results(out)
+        _tell_new(result)
+        if not options.named:
+            _offer_jobs(settings, seen, options.yes)
+    return _code(result, plan, verdict, options, other)
+
+
+def _plan(settings: Config, options: Options, seen: Survey, verdict: Verdict) -> cleaning.Plan:
     if isinstance(seen.processes, Unknown):
-        return _refuse(seen.processes.why, as_json, Exit.UNKNOWN)
-    if pids:
-        targets, complaint = _picked(pids, seen, verdict.judged)
-        if complaint:
-            return _refuse(complaint, as_json, Exit.FOUND)
-    elif session is not None:
-        targets, complaint = _of_session(session, verdict.judged)
-        if complaint:
-            return _refuse(complaint, as_json, Exit.FOUND)
+        return cleaning.Plan(complaint=seen.processes.why, unsure=True)
+    if options.exactly is not None:
+        wanted = set(options.exactly)
+        there = tuple(one for one in verdict.judged if (one.process.pid, one.process.start_ticks) in wanted)
+        return cleaning.Plan(tuple(one for one in there if one.process.uid == world.uid()))
+    if options.pids:
+        owners = {pid: procfs.owner(pid) for pid in options.pids}
+        strangers = {pid: world.user_name(uid) for pid, uid in owners.items() if uid is not None and uid != world.uid()}
+        return cleaning.picked(list(options.pids), seen, verdict.judged, world.uid(), strangers)
+    if options.session is not None:
+        from handwash.commands import of_session
+
+        return of_session.plan(options.session, seen, verdict, settings.deadline)
+    return cleaning.without_mps(seen, verdict.leftovers)
+
+
+def _nothing(
+    settings: Config, options: Options, seen: Survey, verdict: Verdict, plan: cleaning.Plan, other: Elsewhere | None
+) -> int:
+    """Nothing is to be ended: what is held back, what has ended already, and jobs that may have nobody in them."""
+    if options.session is not None and not options.dry_run:
+        _close(options.session, None)
+    if options.as_json:
+        answers.show(_json(None, plan, other))
     else:
-        targets = verdict.leftovers
-    if not targets:
-        if as_json:
-            answers.show(_json(None, seen, seen))
+        tell_clean.held_back(plan.held_back, seen)
+        if options.session is not None:
+            render.say(_("Nothing of session {session} is left here.").format(session=harmless(options.session)))
         else:
             tell.summary(verdict)
-        return Exit.UNKNOWN if verdict.verdict == "unknown" and not pids else Exit.CLEAN
-    if not as_json:
-        tell.process_table(targets, seen, world.now())
-    if dry_run:
-        if as_json:
-            answers.show({**_json(None, seen, seen), "would_end": [answers.process(one) for one in targets]})
-        else:
-            sentence = ngettext("{count} process would be ended.", "{count} processes would be ended.", len(targets))
-            render.say(sentence.format(count=len(targets)))
+            tell_clean.zombies(verdict.judged)
+        if other:
+            other.show_results(sys.stdout)
+        if not options.named and not options.dry_run:
+            _offer_jobs(settings, seen, options.yes)
+    if plan.held_back:
         return Exit.FOUND
-    if not yes and not _agreed(len(targets), sys.stderr if as_json else sys.stdout):
-        if as_json:
-            answers.show(_json(None, seen, seen))
+    unsure = (verdict.verdict == "unknown" and not options.named) or (other is not None and other.silent)
+    return Exit.UNKNOWN if unsure else Exit.CLEAN
+
+
+def _code(
+    result: giveback.Done, plan: cleaning.Plan, verdict: Verdict, options: Options, other: Elsewhere | None
+) -> int:
+    """1 where a process is left or memory is known not to be back; 3 where that, or another look, could not be told."""
+    held = any(word == "mps" for _one, word in plan.held_back)
+    if result.left or held or result.returned is False or (other is not None and other.left):
         return Exit.FOUND
-    outcome, after = _end(settings, seen, targets)
-    if not pids and session is None:
-        verdict = judge.judge(survey.take(settings.deadline), world.uid(), world.now())
-        outcome = _with_newcomers(outcome, verdict)
-    if as_json:
-        answers.show(_json(outcome, seen, after))
-    else:
-        _report(outcome, seen, after, sys.stdout)
-        if any(why == "new" for _pid, why in outcome.left):
-            tell.summary(verdict)
-    if outcome.left:
-        return Exit.FOUND
-    return Exit.UNKNOWN if verdict.unknown and not pids and session is None else Exit.CLEAN
+    unsure = result.returned is None or (verdict.unknown and not options.named) or (other is not None and other.silent)
+    return Exit.UNKNOWN if unsure else Exit.CLEAN
 
 
 def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], stream: TextIO | None) -> None:
     """Ends `targets` without a question (it has been answered); tells on `stream`, where somebody is there to read."""
-    outcome, after = _end(settings, seen, targets)
+    plan = cleaning.without_mps(seen, targets)
+    result = giveback.end_all(settings, seen, plan.targets)
     if stream is not None:
-        verdict = judge.judge(survey.take(settings.deadline), world.uid(), world.now())
-        _report(_with_newcomers(outcome, verdict), seen, after, stream)
+        tell_clean.done(result, seen, stream)
+        tell_clean.held_back(plan.held_back, seen, stream)
 
 
-def _with_newcomers(outcome: end.Outcome, verdict: Verdict) -> end.Outcome:
-    """An agent can have started new workers while its old ones ended: those nobody has agreed to, so they are told."""
-    known = {pid for pid, _why in outcome.left}
-    new = tuple((one.process.pid, "new") for one in verdict.leftovers if one.process.pid not in known)
-    return replace(outcome, left=outcome.left + new)
-
-
-def _refuse(why: str, as_json: bool, code: int) -> int:
+def _refuse(plan: cleaning.Plan, as_json: bool) -> int:
     if as_json:
-        answers.show({"ended": [], "killed": [], "left": [], "memory": [], "why": why})
+        answers.show({**_json(None, plan, None), "why": plan.complaint})
     else:
-        render.warn("handwash: " + harmless(why, 500))
-    return code
-
-
-def _picked(pids: list[int], seen: Survey, judged: tuple[Judged, ...]) -> tuple[tuple[Judged, ...], str | None]:
-    """The processes a person named, or why one of them is out of bounds. Nothing is ended where one is."""
-    known = {one.process.pid: one for one in judged}
-    for pid in pids:
-        if pid in seen.chain or pid == 1:
-            return (), _("{pid} is this shell, or one that it runs in: nothing was ended.").format(pid=pid)
-        one = known.get(pid)
-        if one is None:
-            return (), _("{pid} is not a process of yours on this node: nothing was ended.").format(pid=pid)
-        if one.process.uid != world.uid():
-            sentence = _("{pid} belongs to {user}: handwash never ends other people's processes. Nothing was ended.")
-            return (), sentence.format(pid=pid, user=one.process.user)
-    return tuple(known[pid] for pid in dict.fromkeys(pids)), None
-
-
-def _of_session(session: str, judged: tuple[Judged, ...]) -> tuple[tuple[Judged, ...], str | None]:
-    """What a session on record has left here. Its cookie goes on into jobs that were submitted from it: those are not its."""
-    on_record = next((one for one in record.load_sessions() if one.id == session), None)
-    if on_record is None:
-        return (), _("There is no session {session} on record; see: handwash sessions").format(session=repr(session))
-    return tuple(
-        one
-        for one in judged
-        if one.process.session == session
-        and one.process.uid == world.uid()
-        and one.process.job in (None, on_record.job)
-        and one.whose != "service"
-    ), None
+        render.warn("handwash: " + harmless(plan.complaint or "", 500))
+    return Exit.UNKNOWN if plan.unsure else Exit.FOUND
 
 
 def _agreed(count: int, stream: TextIO) -> bool:
@@ -137,71 +164,102 @@ def _agreed(count: int, stream: TextIO) -> bool:
         render.warn(_("handwash: nobody is there to ask; to end without a question: handwash clean --yes"))
         return False
     question = ngettext("End this process? [y/N] ", "End these {count} processes? [y/N] ", count)
-    stream.write(question.format(count=count))
+    return _is_yes(question.format(count=count), stream)
+
+
+def _is_yes(question: str, stream: TextIO) -> bool:
+    stream.write(question)
     stream.flush()
     # The Chinese catalogue translates the question; both y and 是 agree.
     return sys.stdin.readline().strip().lower()[:1] in ("y", "是")
 
 
-def _end(settings: Config, seen: Survey, targets: tuple[Judged, ...]) -> tuple[end.Outcome, Survey]:
-    """Ends them, and looks at the GPUs again until the memory that they held is back, or it has waited long enough."""
-    outcome = end.end([(one.process.pid, one.process.start_ticks) for one in targets], settings.grace, world.uid())
-    limit = world.monotonic() + _MEMORY_BACK_S
-    held = {index for one in targets for index in one.process.gpus}
-    gone = {*outcome.ended, *outcome.gone}
-    while True:
-        after = survey.take(settings.deadline, only=("gpus",))
-        if not held or isinstance(after.gpus, Unknown) or world.monotonic() > limit:
-            return outcome, after
-        if not any(use.pid in gone for gpu in after.gpus if gpu.index in held for use in gpu.uses):
-            return outcome, after
-        world.pause(0.1)
+def _with_mps(options: Options, seen: Survey, plan: cleaning.Plan, stream: TextIO) -> cleaning.Plan:
+    """Clients of the multi-process service are asked about apart, and never ended by --yes alone."""
+    clients = tuple(one for one, word in plan.held_back if word == "mps")
+    if not clients or options.yes or not sys.stdin.isatty():
+        return plan
+    question = ngettext("End the MPS client too? [y/N] ", "End the {count} MPS clients too? [y/N] ", len(clients))
+    if not _is_yes(question.format(count=len(clients)), stream):
+        return plan
+    rest = tuple((one, word) for one, word in plan.held_back if word != "mps")
+    return cleaning.Plan((*plan.targets, *clients), rest)
 
 
-def _memory(before: Survey, after: Survey) -> list[dict[str, Any]]:
-    """GPU memory in use before and after, in bytes, for each GPU whose use changed."""
-    if isinstance(before.gpus, Unknown) or isinstance(after.gpus, Unknown):
-        return []
-    later = {gpu.uuid or gpu.index: gpu for gpu in after.gpus}
-    rows = []
-    for gpu in before.gpus:
-        now = later.get(gpu.uuid or gpu.index)
-        if now is not None and gpu.memory_used is not None and now.memory_used is not None:
-            if gpu.memory_used != now.memory_used:
-                rows.append({"index": gpu.index, "before": gpu.memory_used, "after": now.memory_used})
-    return rows
+def _close(session: str, result: giveback.Done | None) -> None:
+    from handwash.commands import of_session
+
+    of_session.close(session, result)
 
 
-def _json(outcome: end.Outcome | None, before: Survey, after: Survey) -> dict[str, Any]:
-    done = outcome or end.Outcome()
+def _tell_new(result: giveback.Done) -> None:
+    new = [one for one, why in result.left if why == "new"]
+    if new:
+        tell.summary(Verdict("leftover", tuple(new), ()))
+
+
+def _offer_jobs(settings: Config, seen: Survey, yes: bool) -> None:
+    """Interactive jobs with GPUs that nobody is seen in: asked about one by one, cancelled never unasked."""
+    for job in judge.unattended_jobs(seen, world.host()):
+        if yes or not sys.stdin.isatty():
+            render.say(tell.job_hint(job))
+        elif _is_yes(tell_clean.job_question(job), sys.stdout):
+            _cancel(settings, job.id, job.number)
+
+
+def _cancel(settings: Config, job: str, number: str) -> None:
+    gone = giveback.cancel(number)
+    if gone:
+        render.say(_("Job {job} has left the queue.").format(job=harmless(job)))
+    elif gone is None:
+        render.say(_("Could not tell whether job {job} has left the queue: squeue -j {job}").format(job=harmless(job)))
+        return
+    else:
+        render.say(_("Job {job} is still in the queue: squeue -j {job}").format(job=harmless(job)))
+        return
+    # What did not run below the job's own steps outlives it.
+    seen = survey.take(settings.deadline)
+    verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
+    rest = tuple(one for one in verdict.leftovers if one.process.job == number)
+    if rest:
+        tell_clean.plan(rest, seen, world.now())
+        if _agreed(len(rest), sys.stdout):
+            end_all(settings, seen, rest, sys.stdout)
+
+
+def _would(plan: cleaning.Plan, seen: Survey) -> dict[str, Any]:
     return {
-        "ended": sorted({*done.ended, *done.gone}),
-        "killed": list(done.killed),
-        "left": [{"pid": pid, "why": why} for pid, why in done.left],
-        "memory": _memory(before, after),
+        "would_end": [
+            {**answers.process(one), "start_ticks": one.process.start_ticks} for one in plan.targets
+        ],
+        "groups": [
+            {
+                "command": group.first.process.name,
+                "job": group.first.process.job,
+                "session": group.first.process.session,
+                "pids": list(group.pids),
+                "gpus": list(group.gpus),
+            }
+            for group in groups.of(plan.targets)
+        ],
+        "frees": [freed.gpu.index for freed in cleaning.frees(seen, plan.targets) if not freed.others],
+    }  # fmt: skip
+
+
+def _json(result: giveback.Done | None, plan: cleaning.Plan, other: Elsewhere | None) -> dict[str, Any]:
+    held = [{"pid": one.process.pid, "why": word} for one, word in plan.held_back]
+    found: dict[str, Any] = {
+        "ended": sorted(result.ended) if result else [],
+        "killed": list(result.killed) if result else [],
+        "left": [{"pid": one.process.pid, "why": why} for one, why in result.left] if result else [],
+        "memory": [
+            {"index": row.index, "before": row.before, "after": row.after, "back": row.back} for row in result.memory
+        ]
+        if result
+        else [],
+        "returned": result.returned if result else None,
+        "held_back": held,
     }
-
-
-def _report(outcome: end.Outcome, before: Survey, after: Survey, stream: TextIO) -> None:
-    count = len(outcome.ended) + len(outcome.gone)
-    sentence = ngettext("{count} process ended, {killed} by KILL.", "{count} processes ended, {killed} by KILL.", count)
-    render.say(sentence.format(count=count, killed=len(outcome.killed)), stream)
-    for row in _memory(before, after):
-        memory = _("GPU {index}: memory in use went from {before} to {after}.")
-        render.say(
-            memory.format(index=row["index"], before=render.size(row["before"]), after=render.size(row["after"])),
-            stream,
-        )
-    for pid, why in outcome.left:
-        if why == "new":
-            continue  # in the summary that follows
-        render.say(_("Still there: {pid} ({why}).").format(pid=pid, why=_why_left(why)), stream)
-
-
-def _why_left(why: str) -> str:
-    if why.startswith("uninterruptible"):
-        return _("it hangs in the kernel and cannot be killed; tell the administrator: {why}").format(why=why)
-    return {
-        "other-user": _("it belongs to another user now"),
-        "itself": _("it is this shell, or one that it runs in"),
-    }.get(why, _("it did not end"))
+    if other:
+        found["nodes"] = other.json()
+    return found

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import judge, left_behind, survey, tell, world
-from handwash.commands import clean
+from handwash import judge, left_behind, limits, survey, tell, world
 from handwash.config import Config
 from handwash.exits import Exit
 from handwash.messages import _
@@ -33,8 +32,12 @@ def leave(settings: Config, how: str, again: bool) -> int:
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     seen = survey.take(settings.deadline)
-    verdict = judge.judge(seen, world.uid(), world.now())
+    verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
+    excesses = limits.over(seen, verdict, settings.policy, world.now())
     if verdict.verdict == "clean":
+        if how != "hup":
+            # Work that somebody attends in another window is no leftover, but the login node has to bear it all the same.
+            tell.over_limits(excesses, sys.stderr)
         return Exit.CLEAN
     if how == "hup":
         return _nobody_there(settings, seen, verdict)
@@ -44,9 +47,12 @@ def leave(settings: Config, how: str, again: bool) -> int:
             warn("  " + harmless(why, 500))
         return Exit.CLEAN
     if settings.on_exit == "clean":
+        from handwash.commands import clean
+
         clean.end_all(settings, seen, verdict.leftovers, sys.stderr)
         return Exit.CLEAN
     _warn(seen, verdict)
+    tell.over_limits(excesses, sys.stderr)
     if settings.on_exit == "warn":
         return Exit.CLEAN
     return _ask(settings, seen, verdict, can_stay=how in ("exit", "logout"))
@@ -55,6 +61,8 @@ def leave(settings: Config, how: str, again: bool) -> int:
 def _nobody_there(settings: Config, seen: Survey, verdict: Verdict) -> int:
     if verdict.leftovers:
         if settings.on_exit == "clean":
+            from handwash.commands import clean
+
             clean.end_all(settings, seen, verdict.leftovers, None)
         else:
             left_behind.note(verdict)
@@ -89,6 +97,8 @@ def _ask(settings: Config, seen: Survey, verdict: Verdict, can_stay: bool) -> in
         return Exit.CLEAN
     choice = answer.strip().lower()[:1] or default
     if choice == "c":
+        from handwash.commands import clean
+
         clean.end_all(settings, seen, verdict.leftovers, sys.stderr)
         return Exit.CLEAN
     if choice == "l" or not can_stay:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from handwash import answers, judge, render, survey, tell, world
+from handwash import answers, judge, limits, render, survey, tell, world
 from handwash.config import Config
 from handwash.exits import Exit
 from handwash.messages import _
-from handwash.model import Judged, Unknown, Verdict
+from handwash.model import Judged, Survey, Unknown, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _CODES = {"clean": Exit.CLEAN, "leftover": Exit.FOUND, "unknown": Exit.UNKNOWN}
 
@@ -37,25 +41,44 @@ def status(settings: Config, as_json: bool) -> int:
 def _look(settings: Config, as_json: bool, with_others: bool) -> int:
     seen = survey.take(settings.deadline)
     now = world.now()
-    verdict = judge.judge(seen, world.uid(), now)
+    verdict = judge.judge(seen, world.uid(), now, settings.policy)
+    excesses = limits.over(seen, verdict, settings.policy, now)
     if as_json:
-        answers.show(answers.check(seen, verdict))
+        answers.show({**answers.check(seen, verdict), **_more(seen, excesses)})
         return _CODES[verdict.verdict]
     render.say(tell.place(seen.node))
+    tell.outlived(judge.outlived_job(seen))
     tell.three_looks(seen, verdict)
     rows = shown(verdict, with_others)
     if rows:
         tell.process_table(rows, seen, now)
+    tell.over_limits(excesses)
+    tell.not_looked_at(judge.other_nodes(seen))
     tell.summary(verdict)
     if with_others:
         idle = judge.idle_gpus(seen)
         if idle:
             numbers = ", ".join(str(gpu.index) for gpu in idle)
             render.say(_("Idle at this moment, and billed all the same: GPU {numbers}.").format(numbers=numbers))
-        for job in judge.unattended_jobs(seen):
-            sentence = _("Job {job} is interactive and still runs. If nobody works in it, end it with: scancel {job}")
-            render.say(sentence.format(job=render.harmless(job.id)))
+        for job in judge.unattended_jobs(seen, world.host()):
+            render.say(tell.job_hint(job))
     return _CODES[verdict.verdict]
+
+
+def _more(seen: Survey, excesses: tuple[limits.Excess, ...]) -> dict[str, Any]:
+    """What the contract's object does not have: limits of a login node, and the nodes of this job that nobody looked at."""
+    return {
+        "over_limits": [
+            {
+                "kind": excess.kind,
+                "measured": round(excess.measured, 2),
+                "limit": excess.limit,
+                "pids": [process.pid for process in excess.by],
+            }
+            for excess in excesses
+        ],
+        "other_nodes": list(judge.other_nodes(seen)),
+    }
 
 
 def shown(verdict: Verdict, with_others: bool) -> tuple[Judged, ...]:

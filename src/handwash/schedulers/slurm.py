@@ -33,6 +33,8 @@ _COLUMNS = (
     "OverSubscribe",
     "Partition",
     "NodeList",
+    "AllocNodes",
+    "AllocSID",
     "Name",
 )
 # Node names that one expression may stand for. More is a misprint, and would hold the answer up beyond any deadline.
@@ -93,6 +95,8 @@ def _parse_record(record: str) -> Job:
         elapsed_s=parse_time(row["TimeUsed"]),
         limit_s=parse_time(row["TimeLimit"]),
         interactive={"0": True, "1": False}.get(row["BatchFlag"]),
+        alloc_host=row["AllocNodes"],
+        alloc_sid=parse_number(row["AllocSID"]),
     )
 
 

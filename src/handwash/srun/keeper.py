@@ -14,7 +14,7 @@ import select
 from handwash import world
 from handwash.frozen import frozen
 from handwash.schedulers.slurm_step import GONE, Target
-from handwash.srun import confirm, lines, record
+from handwash.srun import confirm, history, lines, record
 from handwash.srun.apart import live_apart
 from handwash.srun.pipe import Pipe
 from handwash.teardown import end, identity
@@ -85,7 +85,7 @@ class Keeper:
         me = os.getpid()
         self.main.helpers.append((me, identity.start_of(me) or 0))
         self.main.write()
-        record.prune()
+        history.prune()
         poller = select.poll()
         poller.register(self.connection.fileno(), select.POLLIN)
         if self.pipe.fd >= 0:

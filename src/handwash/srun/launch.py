@@ -267,10 +267,6 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
     done = confirm.confirm(target, urgent=os.WIFSIGNALED(status))
     words, silent = keeper.wait_for_words(plan, report, main.where, done.answer.word == GONE)
     outcome = keeper.outcome(plan, done, words, silent)
-    main.set(job="+".join(report.jobs), step=report.step)
-    main.finish(outcome, words)
-    if outcome == "clean" and line.has("quiet"):
-        return
     left = [(pid, why) for word in words for pid, _start, why in word.left]
     ended = sum(word.ended for word in words)
     what = ""
@@ -278,7 +274,7 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
         what = _("processes were not looked at")
     elif ended or left or not silent:
         what = receipt.processes(ended, sum(word.killed for word in words), left)
-    receipt.say(
+    said = receipt.line(
         what,
         receipt.silent_nodes(silent) if silent else "",
         "" if all(word.complete or word.cgroup for word in words) else _("could not tell whether all of it has ended"),
@@ -286,6 +282,10 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
         receipt.cost(link.gpus(), world.now() - report.at) if target.own else "",
         about=_("job {job}").format(job=target.name) if target.own else _("step {step}").format(step=target.name),
     )
+    main.set(job="+".join(report.jobs), step=report.step, receipt=said)
+    main.finish(outcome, words)
+    if outcome != "clean" or not line.has("quiet"):
+        receipt.say(said)
 
 
 def report_of_parts(words: Sequence[record.PartWord]) -> keeper.Report | None:

@@ -6,7 +6,7 @@ import os
 
 from handwash import config
 from handwash.messages import _
-from handwash.srun import kernel, receipt, record, sessions, supervisor
+from handwash.srun import history, kernel, receipt, record, sessions, supervisor
 from handwash.srun.chain import join
 from handwash.srun.orders import Orders
 
@@ -29,10 +29,12 @@ def run(command: Sequence[str], label: str, quiet: bool) -> int:
         chain.goodbye()
     words = record.parts_of(session, where)
     outcome = "leftover" if ending.left else "clean" if ending.complete else "unconfirmed"
+    unsure = "" if ending.complete else _("could not tell whether all of it has ended")
+    said = receipt.line(receipt.processes(ending.ended, ending.killed, ending.left), unsure)
+    main.set(receipt=said)
     main.finish(outcome, words)
-    record.prune()
+    history.prune()
     if not quiet or outcome != "clean":
-        unsure = "" if ending.complete else _("could not tell whether all of it has ended")
-        receipt.say(receipt.processes(ending.ended, ending.killed, ending.left), unsure)
+        receipt.say(said)
     kernel.exit_like(ending.status)
     os._exit(125)

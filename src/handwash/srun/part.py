@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SUFFIX = ".part"
-# More living processes than this are counted, not listed.
+# More living processes than this are counted, not listed; of those that have ended the first few hundred are enough.
 LISTED = 5000
+PAST_LISTED = 300
 
 
 def node_name() -> str:
@@ -49,6 +50,7 @@ class Part:
         self.started = time.time()
         self.helpers: set[tuple[int, int]] = {self.me}
         self.processes: dict[tuple[int, int], str] = {}
+        self.past: dict[tuple[int, int], str] = {}
         self.seen = 0
         self.ended = 0
         self.killed = 0
@@ -111,6 +113,8 @@ class Part:
                 self.left[int(row[1]), int(row[2])] = row[3]
             elif row[0] == "process":
                 self.processes[int(row[1]), int(row[2])] = row[3]
+            elif row[0] == "was" and len(self.past) < PAST_LISTED:
+                self.past[int(row[1]), 0] = row[2]
         self.seen += int(said["seen"][0])
         self.ended += int(said["ended"][0])
         self.killed += int(said["killed"][0])
@@ -144,6 +148,7 @@ class Part:
         ]
         rows += [("helper", *pair) for pair in sorted(self.helpers)]
         rows += [("process", *pair, name) for pair, name in list(self.processes.items())[:LISTED]]
+        rows += [("was", pair[0], name) for pair, name in self.past.items()]
         rows += [("left", *pair, why) for pair, why in self.left.items()]
         return rows
 
@@ -151,7 +156,9 @@ class Part:
         """Writes the file anew, without the processes that have ended. A failure costs the record only."""
         self.changed = False
         for pair in [pair for pair in self.processes if identity.same(*pair) is None]:
-            del self.processes[pair]
+            name = self.processes.pop(pair)
+            if len(self.past) < PAST_LISTED:
+                self.past[pair] = name
         if not self.path:
             return
         scratch = f"{self.path}.new"

@@ -76,13 +76,15 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
+def line(*clauses: str, about: str = "") -> str:
+    """The clauses as one line, about a job if it is, made harmless: words of Slurm's commands are in it."""
+    text = (f"{about}: " if about else "") + "; ".join(clause for clause in clauses if clause)
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def say(*clauses: str, about: str = "") -> None:
-    """One line on standard error, about a job if it is; a closed terminal is no error."""
-    head = f"handwash: {about}: " if about else "handwash: "
-    text = head + "; ".join(clause for clause in clauses if clause)
-    # Words of Slurm's commands are in it: nothing in them may steer the terminal.
-    safe = "".join(letter if letter.isprintable() else "?" for letter in text)
+    """One line on standard error; a closed terminal is no error."""
     try:
-        os.write(2, f"{safe}\n".encode("utf-8", "replace"))
+        os.write(2, f"handwash: {line(*clauses, about=about)}\n".encode("utf-8", "replace"))
     except OSError:
         pass

@@ -4,7 +4,8 @@
     ID.ended            the same with what became of it, and with what the part files said
     ID.NODE.PID.part    what the guardian on a node has seen (see `part`); kept after the end only where something is left
 
-Files are read by anybody's later version and on any host: what is damaged, foreign or newer is passed over.
+Files are read by anybody's later version and on any host: what is damaged, foreign or newer is passed over. What all of
+them together say, and how long they are kept, is in `history`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,8 @@ from handwash.teardown import identity
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
 
 OPEN, ENDED = ".session", ".ended"
-KEPT_SESSIONS = 200
-KEPT_SECONDS = 30 * 86400.0
 OUTCOMES = ("clean", "leftover", "unconfirmed")
 _SIZE_CAP = 4 * 1024 * 1024
 
@@ -33,7 +31,7 @@ _SIZE_CAP = 4 * 1024 * 1024
 class PartWord:
     """What one guardian said last. `finished`: it has done all it had to do. `cgroup`: Slurm holds the step by a cgroup.
 
-    `complete`: its supervisors could see every descendant of the command.
+    `complete`: its supervisors could see every descendant of the command. `past`: some of the processes that have ended.
     """
 
     node: str
@@ -47,26 +45,10 @@ class PartWord:
     seen: int
     ended: int
     killed: int
+    past: tuple[tuple[int, str], ...]
     left: tuple[tuple[int, int, str], ...]
     processes: tuple[tuple[int, int, str], ...]
     helpers: tuple[tuple[int, int], ...]
-
-
-@frozen
-class Session:
-    """One session as the contract shows it. `left`: processes that could not be ended, with node, pid and reason."""
-
-    id: str
-    job: str | None
-    step: str | None
-    nodes: tuple[str, ...]
-    command: str
-    started: float | None
-    ended: float | None
-    processes: int
-    killed: int
-    left: list[dict[str, Any]]
-    outcome: str
 
 
 class Main:
@@ -98,35 +80,45 @@ class Main:
         return self._write(OPEN, [("helper", *pair) for pair in self.helpers])
 
     def _write(self, suffix: str, more: list[tuple[object, ...]]) -> bool:
-        if not self.where:
-            return False
-        try:
-            paths.write_whole(
-                os.path.join(self.where, self.session + suffix), lines.pack([*self.fields.items(), *more])
-            )
-        except OSError:
-            return False
-        return True
+        return write(self.where, self.session, suffix, [*self.fields.items(), *more])
 
     def finish(self, outcome: str, words: list[PartWord]) -> None:
         """Closes the record with what became of the session."""
         self.set(outcome=outcome, ended=f"{world.now():.3f}")
         self.set(seen=sum(word.seen for word in words), killed=sum(word.killed for word in words))
         more: list[tuple[object, ...]] = [("node", word.node) for word in words]
+        more += [("was", word.node, pid, name) for word in words for pid, name in word.past]
         more += [("left", word.node, pid, why) for word in words for pid, _start, why in word.left]
-        if not self._write(ENDED, more):
-            return
-        for name in os.listdir(self.where):
-            if name == self.session + OPEN or (
-                outcome == "clean" and name.startswith(self.session + ".") and name.endswith(part.SUFFIX)
-            ):
-                try:
-                    os.unlink(os.path.join(self.where, name))
-                except OSError:
-                    pass
+        if self._write(ENDED, more):
+            remove(self.where, self.session, parts=outcome == "clean")
 
 
-def _read(path: str) -> list[list[str]] | None:
+def write(where: str, session: str, suffix: str, rows: list[tuple[object, ...]]) -> bool:
+    """Writes one file of a session anew; False where that could not be done."""
+    if not where:
+        return False
+    try:
+        paths.write_whole(os.path.join(where, session + suffix), lines.pack(rows))
+    except OSError:
+        return False
+    return True
+
+
+def remove(where: str, session: str, *, parts: bool) -> None:
+    """Takes away the file of the running session, and on request what the nodes have said."""
+    try:
+        names = os.listdir(where)
+    except OSError:
+        return
+    for name in names:
+        if name == session + OPEN or (parts and name.startswith(session + ".") and name.endswith(part.SUFFIX)):
+            try:
+                os.unlink(os.path.join(where, name))
+            except OSError:
+                pass
+
+
+def read_rows(path: str) -> list[list[str]] | None:
     """The rows of a file that belongs to this user; None where there is no making sense of it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -146,42 +138,38 @@ def _read(path: str) -> list[list[str]] | None:
     return lines.unpack(data)
 
 
-def _names(suffix: str) -> list[str]:
+def names_of(suffix: str) -> list[str]:
+    """The files of one kind."""
     try:
         return sorted(name for name in os.listdir(folder()) if name.endswith(suffix))
     except OSError:
         return []
 
 
-def _value(rows: list[list[str]], name: str) -> str:
+def value_of(rows: list[list[str]], name: str) -> str:
+    """The first field of that name, or nothing."""
     return next((row[1] for row in rows if row[0] == name and len(row) > 1), "")
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def read_part(path: str) -> PartWord | None:
     """One part file, or None."""
-    rows = _read(path)
+    rows = read_rows(path)
     if rows is None:
         return None
     try:
         return PartWord(
-            node=_value(rows, "node"),
-            boot=_value(rows, "boot"),
-            job=_value(rows, "job"),
-            step=_value(rows, "step"),
-            cgroup=_value(rows, "cgroup") == "1",
-            finished=bool(_value(rows, "finished")),
-            took_over=_value(rows, "took-over") == "1",
-            complete=_value(rows, "complete") == "1",
-            seen=int(_value(rows, "seen")),
-            ended=int(_value(rows, "ended")),
-            killed=int(_value(rows, "killed")),
+            node=value_of(rows, "node"),
+            boot=value_of(rows, "boot"),
+            job=value_of(rows, "job"),
+            step=value_of(rows, "step"),
+            cgroup=value_of(rows, "cgroup") == "1",
+            finished=bool(value_of(rows, "finished")),
+            took_over=value_of(rows, "took-over") == "1",
+            complete=value_of(rows, "complete") == "1",
+            seen=int(value_of(rows, "seen")),
+            ended=int(value_of(rows, "ended")),
+            killed=int(value_of(rows, "killed")),
+            past=tuple((int(row[1]), row[2]) for row in rows if row[0] == "was"),
             left=tuple((int(row[1]), int(row[2]), row[3]) for row in rows if row[0] == "left"),
             processes=tuple((int(row[1]), int(row[2]), row[3]) for row in rows if row[0] == "process"),
             helpers=tuple((int(row[1]), int(row[2])) for row in rows if row[0] == "helper"),
@@ -205,9 +193,10 @@ def parts_of(session: str, where: str) -> list[PartWord]:
     return found
 
 
-def _all_parts() -> Iterator[tuple[str, PartWord]]:
+def all_parts() -> Iterator[tuple[str, PartWord]]:
+    """Each part file that makes sense, with its session."""
     where = folder()
-    for name in _names(part.SUFFIX):
+    for name in names_of(part.SUFFIX):
         word = read_part(os.path.join(where, name))
         if word is not None:
             yield name.split(".", 1)[0], word
@@ -217,23 +206,25 @@ def recorded() -> dict[tuple[int, int], tuple[str, str, str]]:
     """(pid, start time) of every process recorded in this boot, to (session, job, step)."""
     boot = identity.boot_id()
     found: dict[tuple[int, int], tuple[str, str, str]] = {}
-    for session, word in _all_parts():
+    for session, word in all_parts():
         if word.boot == boot:
             for pid, start, _name in word.processes + word.left:
                 found[pid, start] = (session, word.job, word.step)
     return found
 
 
-def _main_rows(suffix: str) -> Iterator[tuple[str, list[list[str]]]]:
+def main_rows(suffix: str) -> Iterator[tuple[str, list[list[str]]]]:
+    """The id and the rows of each main file of one kind that makes sense."""
     where = folder()
-    for name in _names(suffix):
-        rows = _read(os.path.join(where, name))
+    for name in names_of(suffix):
+        rows = read_rows(os.path.join(where, name))
         session = name[: -len(suffix)]
-        if rows is not None and _value(rows, "id") == session:
+        if rows is not None and value_of(rows, "id") == session:
             yield session, rows
 
 
-def _helpers(rows: Iterable[list[str]]) -> list[tuple[int, int]]:
+def helpers_in(rows: Iterable[list[str]]) -> list[tuple[int, int]]:
+    """Who watched over a session: safe-srun and its keeper, as (pid, start time)."""
     pairs = []
     for row in rows:
         if row[0] == "helper" and len(row) == 3 and row[1].isdigit() and row[2].isdigit():
@@ -241,7 +232,8 @@ def _helpers(rows: Iterable[list[str]]) -> list[tuple[int, int]]:
     return pairs
 
 
-def _alive(pairs: Iterable[tuple[int, int]]) -> list[int]:
+def alive(pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """The pids of those (pid, start time) pairs that still run."""
     found = []
     for pid, start in pairs:
         who = identity.same(pid, start)
@@ -254,102 +246,22 @@ def helper_pids() -> list[int]:
     """handwash's own processes on this host: safe-srun, its keeper, supervisors and guardians. Never anybody's leftovers."""
     boot = identity.boot_id()
     pairs: list[tuple[int, int]] = []
-    for _session, word in _all_parts():
+    for _session, word in all_parts():
         if word.boot == boot and not word.finished:
             pairs += word.helpers
-    for _session, rows in _main_rows(OPEN):
-        if _value(rows, "boot") == boot:
-            pairs += _helpers(rows)
-    return sorted(set(_alive(pairs)))
+    for _session, rows in main_rows(OPEN):
+        if value_of(rows, "boot") == boot:
+            pairs += helpers_in(rows)
+    return sorted(set(alive(pairs)))
 
 
-def _is_running(rows: list[list[str]]) -> bool:
-    """Whether somebody still watches over it; on another host that cannot be seen, and it counts as running."""
-    if _value(rows, "host") != os.uname().nodename:
-        return True
-    return _value(rows, "boot") == identity.boot_id() and bool(_alive(_helpers(rows)))
+def is_running(rows: list[list[str]]) -> bool | None:
+    """Whether somebody on this host still watches over it; None where it was started on another one: not to be seen here."""
+    if value_of(rows, "host") != os.uname().nodename:
+        return None
+    return value_of(rows, "boot") == identity.boot_id() and bool(alive(helpers_in(rows)))
 
 
 def running() -> list[str]:
     """The ids of sessions that have not ended."""
-    return [session for session, rows in _main_rows(OPEN) if _is_running(rows)]
-
-
-def _is_left(row: list[str]) -> bool:
-    return row[0] == "left" and len(row) == 4 and row[2].isdigit()
-
-
-def _count(rows: list[list[str]], name: str) -> int:
-    text = _value(rows, name)
-    return int(text) if text.isdigit() else 0
-
-
-def _session(
-    rows: list[list[str]], nodes: list[str], counts: tuple[int, int], left: list[dict[str, Any]], outcome: str
-) -> Session:
-    return Session(
-        id=_value(rows, "id"),
-        job=_value(rows, "job") or None,
-        step=_value(rows, "step") or None,
-        nodes=tuple(sorted(set(nodes))),
-        command=_value(rows, "command"),
-        started=_number(_value(rows, "started")),
-        ended=_number(_value(rows, "ended")),
-        processes=counts[0],
-        killed=counts[1],
-        left=left,
-        outcome=outcome,
-    )
-
-
-def load_sessions() -> list[Session]:
-    """Every session on record, newest first."""
-    words: dict[str, list[PartWord]] = {}
-    for session, word in _all_parts():
-        words.setdefault(session, []).append(word)
-    found = []
-    done = set()
-    for session, rows in _main_rows(ENDED):
-        done.add(session)
-        left = [{"node": row[1], "pid": int(row[2]), "why": row[3]} for row in rows if _is_left(row)]
-        nodes = [row[1] for row in rows if row[0] == "node" and len(row) > 1]
-        outcome = _value(rows, "outcome")
-        counts = (_count(rows, "seen"), _count(rows, "killed"))
-        found.append(_session(rows, nodes, counts, left, outcome if outcome in OUTCOMES else "unconfirmed"))
-    for session, rows in _main_rows(OPEN):
-        if session in done:
-            continue
-        parts = words.get(session, [])
-        left = [{"node": word.node, "pid": pid, "why": why} for word in parts for pid, _start, why in word.left]
-        counts = (sum(word.seen for word in parts), sum(word.killed for word in parts))
-        outcome = "running" if _is_running(rows) else "unconfirmed"
-        found.append(_session(rows, [word.node for word in parts], counts, left, outcome))
-    found.sort(key=lambda session: (session.started or 0.0, session.id), reverse=True)
-    return found
-
-
-def prune() -> None:
-    """Takes away the files of old sessions. Looks at the ages only; does nothing while there are few."""
-    where = folder()
-    try:
-        names = os.listdir(where)
-    except OSError:
-        return
-    ids = sorted({name.split(".", 1)[0] for name in names if name.endswith((OPEN, ENDED))})
-    if len(ids) <= KEPT_SESSIONS // 2:
-        return
-    oldest = world.now() - KEPT_SECONDS
-    gone = set(ids[:-KEPT_SESSIONS])
-    for session in ids[-KEPT_SESSIONS:]:
-        try:
-            if os.stat(os.path.join(where, session + ENDED)).st_mtime < oldest:
-                gone.add(session)
-        except OSError:
-            pass
-    still = set(running()) if gone else set()
-    for name in names:
-        if name.split(".", 1)[0] in gone - still:
-            try:
-                os.unlink(os.path.join(where, name))
-            except OSError:
-                pass
+    return [session for session, rows in main_rows(OPEN) if is_running(rows) is not False]

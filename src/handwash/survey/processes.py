@@ -82,6 +82,7 @@ def describe(pid: int, uid: int, boot: float) -> dict[str, Any] | None:
         "state": fields[0].decode(),
         "cpu_s": (int(fields[11]) + int(fields[12])) / procfs.TICKS,
         "rss": int(fields[21]) * procfs.PAGE,
+        "threads": int(fields[17]),
         "terminal": int(fields[4]),
         "sid": int(fields[3]),
         "pgid": int(fields[2]),

@@ -1,0 +1,75 @@
+"""`handwash clean --session ID`: what a session on record has left on this node, and its record closed afterwards."""
+
+from __future__ import annotations
+
+from handwash import cleaning, judge
+from handwash.commands import elsewhere
+from handwash.giveback import Done
+from handwash.messages import _, ngettext
+from handwash.model import Survey, Unknown, Verdict
+from handwash.run import CouldNotTell
+from handwash.srun import history
+
+
+def plan(session: str, seen: Survey, verdict: Verdict, seconds: float) -> cleaning.Plan:
+    """What is left of it here. One that still runs, or may, is never ended: the complaint says how its owner ends it."""
+    found = _find(session)
+    if found is None:
+        sentence = _("There is no session {session} on record; see: handwash sessions")
+        return cleaning.Plan(complaint=sentence.format(session=repr(session)))
+    living = None if isinstance(seen.jobs, Unknown) else frozenset(job.number for job in seen.jobs)
+    if not found.closed:
+        if found.watched:
+            sentence = _(
+                "Session {session} still runs on {host}: end it where it was started, with exit or Ctrl-C. "
+                "Nothing was ended."
+            )
+            return cleaning.Plan(complaint=sentence.format(session=session, host=found.host))
+        queued = [job for job in found.jobs if living is not None and job in living]
+        if queued and found.step is not None:
+            # In an allocation of one's own only the step is the session's.
+            try:
+                queued = [job for job in queued if found.step in elsewhere.living_steps(job, seconds)]
+            except CouldNotTell as reason:
+                return cleaning.Plan(complaint=str(reason), unsure=True)
+        if queued:
+            sentence = _(
+                "Session {session} has never closed and what it started is still in the queue; "
+                "end that first: scancel {job}. Nothing was ended."
+            )
+            names = [f"{job}.{found.step}" if found.step else job for job in queued]
+            return cleaning.Plan(complaint=sentence.format(session=session, job=" ".join(names)))
+        if found.watched is None and living is not None and living & set(found.jobs):
+            pass  # its step is over
+        elif found not in history.never_closed([found], living):
+            sentence = _("Whether session {session} still runs on {host} cannot be told from here. Nothing was ended.")
+            return cleaning.Plan(complaint=sentence.format(session=session, host=found.host), unsure=True)
+        if living is None and found.jobs:
+            sentence = _("Whether job {job} of session {session} is over could not be told. Nothing was ended.")
+            return cleaning.Plan(complaint=sentence.format(session=session, job="+".join(found.jobs)), unsure=True)
+    there = judge.of_session(verdict, session, found.jobs)
+    services = tuple(
+        (one, "service") for one in verdict.judged if one.process.session == session and one.whose == "service"
+    )
+    return cleaning.Plan(there, services)
+
+
+def close(session: str, result: Done | None) -> None:
+    """Closes the record of one that never closed. Not "clean": what its watchers missed while dead nobody has seen."""
+    found = _find(session)
+    if found is None or found.closed:
+        return
+    if result is not None and result.left:
+        return  # still open, so the next login names it again
+    count = len(result.ended) if result is not None else 0
+    sentence = ngettext(
+        "closed by `handwash clean`: {count} process ended",
+        "closed by `handwash clean`: {count} processes ended",
+        count,
+    )
+    killed = len(result.killed) if result is not None else 0
+    history.close(found, "unconfirmed", killed=killed, receipt=sentence.format(count=count))
+
+
+def _find(session: str) -> history.Session | None:
+    return next((one for one in history.load() if one.id == session), None)

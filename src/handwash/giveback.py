@@ -1,0 +1,124 @@
+"""Ends processes until none of them is left, agents and their new workers included, and sees the GPU memory come back."""
+
+from __future__ import annotations
+
+from handwash import cleaning, groups, judge, survey, world
+from handwash.config import Config
+from handwash.frozen import frozen, replace
+from handwash.limits import Policy
+from handwash.model import Judged, Survey, Unknown
+from handwash.teardown import end
+
+# How long the driver may take to give memory back after a process has gone.
+MEMORY_BACK_S = 3.0
+# An agent that is being ended can start workers anew: so often they are looked for, and ended with it.
+ROUNDS = 5
+
+
+@frozen
+class Done:
+    """`ended`, `killed`: pids. `left`: pid and reason. `after`: the GPUs when all was over; `memory`: what came back."""
+
+    ended: tuple[int, ...]
+    killed: tuple[int, ...]
+    left: tuple[tuple[Judged, str], ...]
+    memory: tuple[cleaning.Returned, ...]
+    after: Survey
+
+    @property
+    def returned(self) -> bool | None:
+        """Whether all GPU memory came back; None where that could not be told of some, and nothing is known to be missing."""
+        words = {row.back for row in self.memory}
+        return False if False in words else None if None in words else True
+
+
+def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_leftovers: bool = True) -> Done:
+    """Ends `targets`, then whatever of the same groups has appeared since, in a bounded number of rounds.
+
+    What has appeared and belongs to none of the groups is not ended: nobody has agreed to it. It is in `left` as "new".
+    """
+    policy = settings.policy
+    agreed = {groups.key(one) for one in targets}
+    met: dict[tuple[int, int], Judged] = {}
+    killed: list[int] = []
+    ended: list[int] = []
+    left: dict[int, tuple[Judged, str]] = {}
+    turn = targets
+    for _round in range(ROUNDS):
+        met.update({(one.process.pid, one.process.start_ticks): one for one in turn})
+        outcome = end.end(list(dict.fromkeys(map(_pair, turn))), settings.grace, world.uid())
+        by_pid = {one.process.pid: one for one in turn}
+        ended += [*outcome.ended, *outcome.gone]
+        killed += outcome.killed
+        left.update({pid: (by_pid[pid], why) for pid, why in outcome.left})
+        fresh = _fresh(settings, seen, targets, policy)
+        # In the groups, or a child of one of them.
+        turn = tuple(
+            one for one in fresh
+            if _pair(one) not in met and (groups.key(one) in agreed or one.process.ppid in by_pid)
+        )  # fmt: skip
+        if only_leftovers:
+            turn = tuple(one for one in turn if one.leftover)
+        if not turn:
+            break
+    else:
+        left.update({one.process.pid: (one, "restarted") for one in turn})
+    if only_leftovers:
+        left.update(
+            {
+                one.process.pid: (one, "new")
+                for one in fresh
+                if one.leftover and _pair(one) not in met and one not in turn
+            }
+        )
+    everything = tuple(met.values())
+    after, memory = _memory(settings, seen, everything, ended)
+    return Done(tuple(dict.fromkeys(ended)), tuple(killed), tuple(left.values()), memory, after)
+
+
+def _pair(one: Judged) -> tuple[int, int]:
+    return one.process.pid, one.process.start_ticks
+
+
+def _fresh(settings: Config, seen: Survey, targets: tuple[Judged, ...], policy: Policy) -> tuple[Judged, ...]:
+    """The processes now, judged with the first look's other answers: the controller is asked once. Newer ones only."""
+    newest = max((one.process.start_ticks for one in targets), default=0)
+    now = survey.take(settings.deadline, only=("processes",))
+    if isinstance(now.processes, Unknown):
+        return ()
+    again = replace(seen, processes=now.processes, chain=now.chain, running_sessions=now.running_sessions)
+    before = set() if isinstance(seen.processes, Unknown) else {(one.pid, one.start_ticks) for one in seen.processes}
+    return tuple(
+        one
+        for one in judge.judge(again, world.uid(), world.now(), policy).judged
+        if one.process.uid == world.uid()
+        and _pair(one) not in before
+        and one.process.start_ticks >= newest
+        and one.process.state not in ("Z", "X")
+    )
+
+
+def _memory(
+    settings: Config, seen: Survey, targets: tuple[Judged, ...], gone: list[int]
+) -> tuple[Survey, tuple[cleaning.Returned, ...]]:
+    """Looks at the GPUs again until the memory that was held is back, or it has waited long enough."""
+    if not any(one.process.gpus for one in targets):
+        return seen, ()
+    limit = world.monotonic() + MEMORY_BACK_S
+    while True:
+        after = survey.take(settings.deadline, only=("gpus",))
+        rows = cleaning.returned(seen, after, targets, gone)
+        if world.monotonic() > limit or all(row.back is not False for row in rows):
+            return after, rows
+        world.pause(0.1)
+
+
+def cancel(job: str) -> bool | None:
+    """`scancel JOB`, and whether the job has left the queue then; None where that could not be told."""
+    from handwash.schedulers import slurm_step
+    from handwash.srun import confirm
+
+    target = slurm_step.Target((job,), "", True)
+    confirm.ask(slurm_step.cancel_argv(target, whole_job=True))
+    word = confirm.confirm(target, urgent=False).answer.word
+    return {slurm_step.GONE: True, slurm_step.THERE: False}.get(word)

@@ -1,0 +1,47 @@
+"""What handwash asks of Slurm about the other nodes of a job: its living steps, and a step of its own beside them."""
+
+from __future__ import annotations
+
+from handwash.messages import _
+from handwash.run import CouldNotTell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from handwash.run import Result
+
+
+def steps_argv(job: str) -> list[str]:
+    """The steps of one job that run."""
+    return ["squeue", "--noheader", "--steps", "--jobs", job, "--format=%i"]
+
+
+def parse_steps(result: Result, job: str) -> tuple[str, ...]:
+    """The steps' numbers or names (`0`, `batch`, `interactive`). Raises CouldNotTell."""
+    words = result.err.decode("utf-8", "replace").strip()
+    if result.timed_out or result.code != 0 or words:
+        said = words.splitlines()[0] if words else _("no reason given")
+        raise CouldNotTell(_("The steps of job {job} could not be told: {said}").format(job=job, said=said))
+    found = []
+    for line in result.out.decode("utf-8", "replace").split():
+        number, dot, step = line.partition(".")
+        if not dot or not number[:1].isdigit():
+            raise CouldNotTell(_("squeue printed a row that cannot be read."))
+        found.append(step)
+    return tuple(found)
+
+
+def beside_argv(job: str, node: str, command: Sequence[str]) -> list[str]:
+    """srun for one task on one node of the job, beside whatever runs there (--overlap: from 20.11 on).
+
+    It takes the job's GPUs as its own, else a control group would hide their device files from it.
+    """
+    words = ["--overlap", f"--jobid={job}", f"--nodelist={node}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
+    return ["srun", "--quiet", "--input=none", "--job-name=handwash", *words, *command]
+
+
+def outside_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the variables of the job and step that one is in: srun reads most of them as options."""
+    kept = ("SLURM_CONF",)
+    return {name: value for name, value in env.items() if not name.startswith("SLURM") or name in kept}

@@ -1,0 +1,303 @@
+"""`clean` where it is hard: crowds, agents, zombies, the uninterruptible, MPS, other nodes, jobs without anybody."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+from tests.slurm.bystanders import bystanders
+from tests.slurm.test_check import ask, leftovers
+from tests.testbed import configuration, processes
+from tests.testbed.cluster import Cluster
+from tests.testbed.driver.fake import GIB, FakeDriver
+from tests.testbed.processes import Identity, identity, running, wait_until
+
+pytestmark = pytest.mark.usefixtures("handwash_venv")
+
+DEVICES = ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidia-uvm"]
+
+
+@contextlib.contextmanager
+def left(cluster: Cluster, *words: str, launcher: tuple[str, ...] = ("srun",)) -> Iterator[list[Identity]]:
+    """What crowd.py or another program has left of a job that is over, as the pids that it has printed."""
+    out = cluster.home("alice") / "crowd.out"
+    line = f"setsid -f {' '.join(words)} </dev/null >{out} 2>/dev/null; until [ -s {out} ]; do :; done"
+    cluster.run([*launcher, "bash", "-c", line], user="alice", check=True)
+    pids = [int(pid) for pid in out.read_text().split()]
+    try:
+        if "workers" in words:
+            # The main process that has forked them ends at once.
+            assert wait_until(lambda: identity(pids[0]) is None, 10)
+        yield [who for who in map(identity, pids) if who]
+    finally:
+        out.unlink()
+        # All of one session here: what an agent has started since too.
+        sessions = {*pids, *(pid for pid in cluster.processes("alice") if processes.arguments(pid)[1:2] == [words[1]])}
+        processes.end_all(lambda: list(sessions & set(cluster.processes("alice"))))
+
+
+def crowd(cluster: Cluster, *words: str) -> tuple[str, ...]:
+    return ("/usr/bin/python3", str(cluster.programs / "crowd.py"), *words)
+
+
+@pytest.fixture
+def driver(fake_driver: FakeDriver) -> FakeDriver:
+    return fake_driver.gpus(4, name="NVIDIA A100-SXM4-40GB", memory_total=40 * GIB)
+
+
+def test_126_workers(cluster_linuxproc: Cluster, driver: FakeDriver) -> None:
+    """Every device file held, the driver names the dead main process alone: one line, one sweep, the memory comes back."""
+    cluster = cluster_linuxproc
+    with bystanders(cluster), left(cluster, *crowd(cluster, "workers", "126", *DEVICES)) as workers:
+        out = (cluster.home("alice") / "crowd.out").read_text().split()
+        main = int(out[0])
+        assert len(workers) == 126 and main not in [who.pid for who in workers]
+        for index in range(4):
+            driver.process(index, main, 20 * GIB, ghost=True)
+
+        def watch() -> None:
+            # A real driver frees a dead process's memory once nobody has its files open any more.
+            if wait_until(lambda: not any(running(who) for who in workers), 60):
+                driver.forget(main)
+
+        watcher = threading.Thread(target=watch)
+        env = driver.env()
+        code, answer = ask(cluster, "handwash", "check", env=env)
+        assert code == 1 and set(leftovers(answer)) == {who.pid for who in workers}
+        shown = cluster.run(["handwash", "clean", "--dry-run"], user="alice", env=env).stdout
+        assert (
+            len([line for line in shown.splitlines() if "crowd.py" in line and "126 ×" in line and "0,1,2,3" in line])
+            == 1
+        )
+        assert shown.count("comes free") == 4 and "126 processes would be ended." in shown
+        code, answer = ask(cluster, "handwash", "clean", "--dry-run", env=env)
+        assert [len(group["pids"]) for group in answer["groups"]] == [126] and answer["frees"] == [0, 1, 2, 3]
+        watcher.start()
+        try:
+            done = cluster.run(["handwash", "clean", "--yes"], user="alice", env=env)
+        finally:
+            watcher.join()
+        assert done.returncode == 0 and "126 processes ended" in done.stdout, done
+        assert done.stdout.count("went from 20.0 GiB to 0 MiB.") == 4
+        assert not any(running(who) for who in workers)
+
+
+def test_memory_that_does_not_come_back(cluster_linuxproc: Cluster, driver: FakeDriver) -> None:
+    """The processes are gone, the driver still counts their memory: said, with exit code 1; a driver that hangs: 3."""
+    cluster = cluster_linuxproc
+    for hang in (False, True):
+        with left(cluster, *crowd(cluster, "workers", "2", *DEVICES[:1], "/dev/nvidia-uvm")) as workers:
+            driver.process(0, workers[0].pid, 20 * GIB, ghost=True)
+
+            def watch(pair: list[Identity] = workers) -> None:
+                if wait_until(lambda: not any(running(who) for who in pair), 60):
+                    driver.delay("nvmlInitWithFlags", "forever")
+
+            wait = threading.Thread(target=watch)
+            if hang:
+                wait.start()
+            code, answer = ask(cluster, "handwash", "clean", "--yes", env={**driver.env(), "HANDWASH_DEADLINE": "2"})
+            if hang:
+                wait.join()
+                driver.heal()
+            assert sorted(answer["ended"]) == sorted(who.pid for who in workers) and answer["left"] == []
+            assert (code, answer["returned"]) in ([(1, False)] if not hang else [(3, None), (1, False)]), answer
+            driver.forget(workers[0].pid)
+
+
+def test_an_agent_that_restarts_its_workers(cluster_linuxproc: Cluster) -> None:
+    """Killed one by one they would come back for ever: one sweep takes both."""
+    cluster = cluster_linuxproc
+    with left(cluster, *crowd(cluster, "agent")) as (agent,):
+        assert wait_until(lambda: len(cluster.processes("alice")) == 2, 10)
+        code, answer = ask(cluster, "handwash", "clean", "--yes", env={"HANDWASH_GRACE": "2"})
+        assert code == 0 and agent.pid in answer["ended"] and len(answer["ended"]) >= 2, answer
+        assert not cluster.processes("alice")
+
+
+def test_the_whole_tree_of_a_named_process(cluster_linuxproc: Cluster) -> None:
+    """Its children go with it, never what it was started from, nor another program with the same words in its command."""
+    cluster = cluster_linuxproc
+    tree = 'bash -c "sleep 103.1 & sleep 103.2 & wait" & echo $!'
+    script = f"exec -a launcher bash -c '{tree}; exec -a editor-train.py sleep 103.9'"
+    with cluster.popen(["bash", "-c", script], user="alice", stdout=subprocess.PIPE, text=True) as launcher:
+        try:
+            assert launcher.stdout
+            main = int(launcher.stdout.readline())
+            assert wait_until(lambda: len(cluster.processes("alice")) == 4, 10)
+            code, answer = ask(cluster, "handwash", "clean", "--yes", str(main))
+            assert code == 0 and len(answer["ended"]) == 3
+            assert launcher.poll() is None and len(cluster.processes("alice")) == 1
+        finally:
+            launcher.kill()
+
+
+def test_zombies(cluster_linuxproc: Cluster) -> None:
+    """They are no leftovers and hold nothing; the parent is named; asked for by number it says so."""
+    cluster = cluster_linuxproc
+    out = cluster.home("alice") / "zombies"
+    with cluster.popen(crowd(cluster, "zombies", "30"), user="alice", stdout=out.open("w")) as parent:
+        try:
+            assert wait_until(lambda: out.read_text().endswith("\n"), 10)
+            first = int(out.read_text().split()[1])
+            shown = cluster.run(["handwash", "clean"], user="alice")
+            assert (
+                shown.returncode == 0
+                and f"30 processes have ended already and hold no GPU; their parent, {parent.pid}" in shown.stdout
+            )
+            done = cluster.run(["handwash", "clean", "--yes", str(first)], user="alice")
+            assert done.returncode == 1 and str(parent.pid) in done.stderr and parent.poll() is None
+        finally:
+            parent.kill()
+            out.unlink()
+
+
+def test_one_that_cannot_be_killed(cluster_linuxproc: Cluster) -> None:
+    """In state D (a frozen control group, as a driver that hangs would leave it): a bounded wait, and the text to send."""
+    freezer = configuration.freezer()
+    if freezer is None:
+        pytest.skip("no freezer of cgroup v1 to hold a process in state D with")
+    cluster = cluster_linuxproc
+    group = freezer / f"handwash-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        with left(cluster, *crowd(cluster, "workers", "1", "/dev/nvidia0", "/dev/nvidia-uvm")) as (worker,):
+            (group / "cgroup.procs").write_text(str(worker.pid))
+            (group / "freezer.state").write_text("FROZEN")
+            assert wait_until(
+                lambda: Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0] == "D", 10
+            )
+            try:
+                done = cluster.run(
+                    ["handwash", "clean", "--yes"], user="alice", env={"HANDWASH_GRACE": "0.5"}, timeout=30
+                )
+                assert done.returncode == 1 and running(worker), done
+                said = done.stdout
+                assert (
+                    f"process {worker.pid} (crowd.py, started" in said and "state D" in said and "/dev/nvidia0" in said
+                )
+                code, answer = ask(cluster, "handwash", "clean", "--yes", env={"HANDWASH_GRACE": "0.5"})
+                assert code == 1 and answer["left"][0]["why"].startswith("uninterruptible")
+            finally:
+                (group / "freezer.state").write_text("THAWED")
+            assert wait_until(lambda: not running(worker), 10)
+    finally:
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), 10)
+        group.rmdir()
+
+
+def test_clients_of_the_multi_process_service(cluster_linuxproc: Cluster, driver: FakeDriver) -> None:
+    """Another client shares the GPU: not ended by --yes alone, explained; ended when named. A lone client is."""
+    cluster = cluster_linuxproc
+    with cluster.popen(["sleep", "100"], user="bob") as other:
+        try:
+            with left(cluster, *crowd(cluster, "workers", "1", *DEVICES[:1], "/dev/nvidia-uvm")) as (client,):
+                driver.process(0, client.pid, GIB, kind="mps")
+                driver.process(0, other.pid, GIB, kind="mps")
+                done = cluster.run(["handwash", "clean", "--yes"], user="alice", env=driver.env())
+                assert done.returncode == 1 and "MPS" in done.stdout and str(other.pid) in done.stdout, done
+                assert running(client)
+                code, answer = ask(cluster, "handwash", "clean", "--yes", env=driver.env())
+                assert code == 1 and answer["held_back"] == [{"pid": client.pid, "why": "mps"}] and running(client)
+                code, answer = ask(cluster, "handwash", "clean", "--yes", str(client.pid), env=driver.env())
+                assert code == 0 and not running(client) and other.poll() is None, answer
+            driver.forget(other.pid)
+            with left(cluster, *crowd(cluster, "workers", "1", *DEVICES[:1], "/dev/nvidia-uvm")) as (client,):
+                driver.process(0, client.pid, GIB, kind="mps")
+                assert ask(cluster, "handwash", "clean", "--yes", env=driver.env())[0] == 0 and not running(client)
+        finally:
+            other.kill()
+
+
+def test_other_peoples_and_services_stay(cluster_linuxproc: Cluster, driver: FakeDriver) -> None:
+    """The GPU stays in use by bob, whose process is named with his name; a tmux below a named process stays."""
+    cluster = cluster_linuxproc
+    driver.holders(GIB)
+    hold = ["/usr/bin/python3", str(cluster.programs / "hold_gpu.py")]
+    with cluster.popen(hold, user="bob", stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout and other.stdout.readline().startswith("ready")
+            driver.process(0, other.pid, 2 * GIB)
+            with left(cluster, *crowd(cluster, "workers", "1", *DEVICES[:2], "/dev/nvidia-uvm")) as (worker,):
+                shown = cluster.run(["handwash", "clean", "--yes"], user="alice", env=driver.env())
+                assert shown.returncode == 0 and not running(worker) and other.poll() is None, shown
+                assert "GPU 1 comes free." in shown.stdout
+                bob = cluster.account("bob").pw_name
+                assert f"GPU 0 stays in use: {other.pid} hold_gpu.py ({bob})." in shown.stdout
+                done = cluster.run(["handwash", "clean", "--yes", str(other.pid)], user="alice")
+                assert done.returncode == 1 and bob in done.stderr and other.poll() is None
+        finally:
+            other.kill()
+
+
+def test_a_service_below_a_named_process_stays(cluster_linuxproc: Cluster) -> None:
+    """The person has named what is above it: that goes, the service waits for its own name."""
+    cluster = cluster_linuxproc
+    name = "bash -c 'exec -a jupyter-lab sleep 102.3' & echo $!; exec sleep 102.4"
+    with cluster.popen(["bash", "-c", name], user="alice", stdout=subprocess.PIPE, text=True) as top:
+        try:
+            assert top.stdout
+            service = identity(int(top.stdout.readline()))
+            assert service and wait_until(lambda: processes.arguments(service.pid)[:1] == ["jupyter-lab"], 10)
+            _code, answer = ask(cluster, "handwash", "clean", "--yes", str(top.pid))
+            assert answer["held_back"] == [{"pid": service.pid, "why": "service"}] and answer["ended"] == [top.pid]
+            assert running(service)
+            assert ask(cluster, "handwash", "clean", "--yes", str(service.pid))[0] == 0 and not running(service)
+        finally:
+            top.kill()
+
+
+def test_on_the_other_nodes_of_the_job(cluster_linuxproc: Cluster) -> None:
+    """What an ended step of this job has left on another node: named as not looked at, then found and ended from here."""
+    cluster = cluster_linuxproc
+    salloc = ["salloc", "-Q", "-N2", "--gres=gpu:1"]
+    nap = (
+        "setsid -f bash -c 'exec -a rank sleep 101.7' </dev/null >/dev/null 2>&1; "
+        "until pgrep -f '^rank 101.7' >/dev/null; do :; done"
+    )
+    # The step's own processes end; what it leaves is orphaned within a living job.
+    script = (
+        f'srun -N1 -n1 -w n2 --gres=none bash -c "{nap.replace(chr(34), chr(92) + chr(34))}; kill -9 \\$PPID" 2>/dev/null;'
+        " srun -N1 -n1 -w n1 --overlap bash -c 'handwash check; handwash clean --all-nodes --dry-run --json;"
+        " handwash clean --all-nodes --yes'"
+    )
+    done = cluster.run([*salloc, "bash", "-c", script], user="alice", timeout=90)
+    assert "Not looked at: n2" in done.stdout, done
+    assert '"node": "n2"' in done.stdout and "rank 101.7" in done.stdout, done
+    assert not [pid for pid in cluster.processes("alice") if processes.arguments(pid)[:1] == ["rank"]]
+
+
+def test_a_job_that_nobody_sits_in(cluster_linuxproc: Cluster) -> None:
+    """Offered at a terminal, cancelled after a yes; what survives it is looked for; without a terminal only named."""
+    cluster = cluster_linuxproc
+    made = cluster.run(["salloc", "--no-shell", "--gres=gpu:1", "-w", "n1"], user="alice", check=True)
+    job = made.stderr.split("job allocation ")[1].split()[0]
+    with cluster.popen(["srun", "-w", "n2", "--gres=gpu:1", "sleep", "100"], user="alice") as attended:
+        try:
+            assert wait_until(lambda: len([row for row in cluster.jobs() if row.state == "RUNNING"]) == 2, 20)
+            other = next(row.id for row in cluster.jobs() if row.id != job)
+            for words in (["--yes"], ["--dry-run"], []):
+                done = cluster.run(["handwash", "clean", *words], user="alice")
+                assert done.returncode == 0 and (f"scancel {job}" in done.stdout) == (words != ["--dry-run"]), done
+                assert f"scancel {other}" not in done.stdout
+            env = {**cluster.env("alice"), "TERM": "dumb"}
+            for answer, left_in_queue in (("n", True), ("y", False)):
+                shell = pexpect.spawn(
+                    "handwash", ["clean"], env=env, preexec_fn=cluster.become("alice"), encoding="utf-8", timeout=30
+                )
+                shell.expect(rf"Job {job} .* Cancel it\? \[y/N\] ")
+                shell.sendline(answer)
+                shell.expect(pexpect.EOF)
+                shell.close()
+                assert (job in [row.id for row in cluster.jobs()]) == left_in_queue, shell.before
+            assert "has left the queue" in shell.before and other in [row.id for row in cluster.jobs()]
+        finally:
+            cluster.run(["scancel", "-u", cluster.users[0]], user="alice")
+            attended.wait(30)
+            assert cluster.wait_no_jobs(30)

@@ -33,11 +33,12 @@ _RENDER = "/dev/dri/renderD"
 # Hygon's driver is a descendant of AMD's and adds the second file.
 KFD = Vendor("AMD or Hygon", _RENDER, ("/dev/kfd", "/dev/mkfd"), "/dev/kfd")
 METAX = Vendor("MetaX", _RENDER, ("/dev/mxcd",), "/dev/mxcd")
+ASCEND = Vendor("Ascend", "/dev/davinci", ("/dev/davinci_manager",), "")
 VENDORS = (
     NVIDIA,
     KFD,
     METAX,
-    Vendor("Ascend", "/dev/davinci", ("/dev/davinci_manager",), ""),
+    ASCEND,
     Vendor("Cambricon", "/dev/cambricon_dev", ("/dev/cambricon_ctl",), ""),
     Vendor("Moore Threads", "/dev/mtgpu.", (), ""),
     Vendor("Iluvatar", "/dev/iluvatar", (), ""),
@@ -65,6 +66,12 @@ def vendor_and_number(path: str, beside: Iterable[str] = ()) -> tuple[Vendor, in
                     vendor = METAX
                 return vendor, int(digits)
     return None
+
+
+def is_numbered(path: str, vendor: Vendor) -> bool:
+    """Whether this is one of a vendor's numbered device files."""
+    found = vendor_and_number(path)
+    return found is not None and found[0] is vendor
 
 
 def gpu_minor(path: str) -> int | None:

@@ -32,12 +32,20 @@ def look(sysfs: str = "/sys") -> dict[str, Any]:
         from handwash.accelerators import kfd
 
         others = kfd.look(sysfs)
-    known = {gpu["device"] for gpu in others or ()}
-    rest = [path for path in files if device_files.gpu_minor(path) is None and path not in known]
+    rest = [path for path in files if device_files.gpu_minor(path) is None]
     if others is not None:
         # The kernel's word is all: a render node that it does not name is a display's.
         rest = [path for path in rest if not path.startswith(device_files.KFD.numbered)]
-    return {**answer, "gpus": answer["gpus"] + (others or []) + by_device_file(rest, beside=files)}
+    cards = [path for path in rest if device_files.is_numbered(path, device_files.ASCEND)]
+    told = None
+    if cards:
+        from handwash.accelerators import ascend
+
+        told = ascend.look(cards)
+    if told is not None:
+        rest = [path for path in rest if path not in cards]
+    by_file = by_device_file(rest, beside=files)
+    return {**answer, "gpus": answer["gpus"] + (others or []) + (told or []) + by_file}
 
 
 def _nvidia(files: tuple[str, ...]) -> dict[str, Any]:

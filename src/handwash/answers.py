@@ -92,6 +92,7 @@ def gpu(one: Gpu) -> dict[str, Any]:
         "utilisation": _share(one.utilisation),
         "shared": one.shared,
         "vendor": one.vendor,
+        "device": one.device or None,
         "node_index": one.node_index,
         "visible_index": one.visible,
         "instance": None if one.instance is None else list(one.instance),

@@ -313,3 +313,53 @@ def test_nonsense_and_loss_cost_their_own_values(node: Node, nonsense: str) -> N
     assert holders(answer, 1)[mine] == ("both", "", str(ALICE))
     assert answer["gpus"]["items"][0]["notes"]
     assert (answer["gpus"]["items"][0]["trouble"] == ["lost"]) == (nonsense == "lost in mid-call")
+
+
+# Of /dev and /sys only what is made here; the program that holds the files is told of by the made-up kernel too.
+OTHER_VENDORS = """
+mount -t proc -o hidepid=0 proc /proc && mount -t tmpfs tmpfs /dev && mknod -m 666 /dev/null c 1 3 || exit 99
+mkdir /dev/dri
+for name in kfd dri/renderD128 davinci0 davinci1 davinci_manager; do mknod -m 666 /dev/$name c 1 3; done
+mount -t tmpfs tmpfs /sys
+kfd=/sys/class/kfd/kfd node=/sys/class/kfd/kfd/topology/nodes/0 card=/sys/class/drm/renderD128/device
+mkdir -p $kfd/proc $node $card
+echo 15209 >$node/gpu_id
+printf 'vendor_id 7572\ndrm_render_minor 128\n' >$node/properties
+echo 68719476736 >$card/mem_info_vram_total; echo 3221225472 >$card/mem_info_vram_used
+echo 50 >$card/gpu_busy_percent
+mkfifo -m 666 /dev/ready
+setpriv --reuid=61101 --regid=61101 --clear-groups "$HOLD_PYTHON" -I -S -c "$HOLD" \
+    /dev/kfd /dev/dri/renderD128 /dev/davinci1 >/dev/ready &
+read -r line </dev/ready
+mkdir $kfd/proc/$!
+echo 1073741824 >$kfd/proc/$!/vram_15209
+printf '| Chip  Phy-ID | Bus-Id | AICore(%%)  Memory-Usage(MB)  HBM-Usage(MB) |\n' >/dev/table
+for n in 0 1; do
+    printf "| $n  910B4 | OK | 8 4 0 / 0 |\n| 0  $n | 0000:C$n:00.0 | 0 0 / 0 2847 / 32768 |\n" >>/dev/table
+done
+printf "| NPU Chip | Process id | Process name | Process memory(MB) |\n| 1  0 | $! |  | 512 |\n" >>/dev/table
+"$@"
+code=$?
+kill $!
+exit $code
+"""
+
+
+def test_other_vendors(node: Node) -> None:
+    """A Hygon card by the kernel's folders, two Ascend cards by their tool's table, one program on both by its files."""
+    node.driver.gpus(0)
+    (node.folder / "npu-smi").write_text('#!/bin/sh\nwhile read -r line; do echo "$line"; done </dev/table\n')
+    (node.folder / "npu-smi").chmod(0o755)
+    prefix = ["/usr/bin/env", "PATH=/usr/bin:/bin", "/usr/bin/unshare", "--mount", "/bin/sh", "-c", OTHER_VENDORS, "sh"]
+    hold = (PROGRAMS / "hold_gpu.py").read_text()
+    code, answer = node.status(prefix=prefix, HOLD=hold, HOLD_PYTHON=str(node.python))
+    assert code == 1 and answer["gpus"]["known"]
+    hygon, idle, used = answer["gpus"]["items"]
+    assert (hygon["vendor"], hygon["device"]) == ("Hygon", "/dev/dri/renderD128")
+    assert (hygon["memory_used"], hygon["memory_total"], hygon["utilisation"]) == (3 * GIB, 64 * GIB, 0.5)
+    (holder,) = hygon["holders"]
+    assert (holder["by"], holder["word"], holder["memory"]) == ("both", "", GIB)
+    assert (idle["name"], idle["holders"], idle["memory_used"]) == ("Ascend 910B4", [], 2847 << 20)
+    assert [(one["pid"], one["by"], one["memory"]) for one in used["holders"]] == [(holder["pid"], "both", 512 << 20)]
+    (row,) = [one for one in answer["processes"]["items"] if one["pid"] == holder["pid"]]
+    assert row["leftover"] and {"/dev/kfd", "/dev/davinci1"} <= set(row["devices"])

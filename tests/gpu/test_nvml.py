@@ -232,6 +232,13 @@ def test_samples_that_make_no_sense_are_left_out(fake_driver: FakeDriver) -> Non
     assert gpu.utilisation == pytest.approx(0.6) and gpu.utilisation_max == 0.7
 
 
+def test_samples_from_before_a_long_sleep_are_left_out(fake_driver: FakeDriver) -> None:
+    fake_driver.gpus(1, utilisation=37, samples="100,100,100")
+    for hours in (-1, 1):
+        (gpu,) = seen(fake_driver.env(), before=f"import time; world.now = lambda: time.time() + 3600 * {hours}")
+        assert (gpu.utilisation, gpu.utilisation_over_s) == (0.37, None)
+
+
 def test_a_gpu_that_is_woken_by_the_question_is_not_called_busy(fake_driver: FakeDriver) -> None:
     # Without persistence mode and with nobody on it, the driver starts the GPU up and counts that.
     fake_driver.gpus(3, utilisation=100, persistence=0).gpu(1, persistence=1).process(2, ME)

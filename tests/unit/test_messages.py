@@ -18,7 +18,7 @@ import pytest
 from babel.messages.catalog import Catalog
 
 import handwash
-from handwash import judge, limits, messages, render, tell, tell_clean, world
+from handwash import judge, limits, messages, render, tell, tell_clean, tell_gpus, world
 from handwash.cleaning import Returned
 from handwash.commands import leave
 from handwash.frozen import replace
@@ -362,6 +362,7 @@ def test_what_is_odd_about_gpus_is_chinese() -> None:
     messages.choose("zh_CN")
     text, _verdict = told(a_survey(gpus=ODD, visibility=Visibility("list", "0", (0,))))
     assert english_in(text) == []
+    assert english_in(tell_gpus.idle_line(ODD[:1]) + tell_gpus.idle_line(GPUS)) == []
     for kind in ("none", "no-dev-files", "repeated", "list"):
         assert (
             english_in(told(a_survey(visibility=Visibility(kind, "7", (), "7")))[0].replace("CUDA_VISIBLE_DEVICES", ""))

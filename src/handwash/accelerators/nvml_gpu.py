@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from handwash import world
 from handwash.accelerators import nvml_lists
 from handwash.messages import _
 
@@ -20,6 +21,8 @@ _RESET_REQUIRED = 16
 _ARGUMENT_VERSION_MISMATCH = 25
 _NOT_AVAILABLE = (1 << 64) - 1
 _GPU_UTILIZATION_SAMPLES = 1  # nvmlSamplingType_t
+# What the driver kept from before it slept says nothing about now.
+_OLDEST_SAMPLE_S = 60.0
 # Above every GPU's own limit (7 today).
 _MOST_INSTANCES = 64
 
@@ -217,9 +220,14 @@ def _utilisation(nvml: Any, ask: Asker, handle: Any, alone: bool) -> tuple[float
         member = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal"}.get(kind)  # nvmlValueType_t
         return [(one.timeStamp, getattr(one.sampleValue, member)) for one in found] if member else []
 
-    kept = sorted((time, share) for time, share in ask(samples, handle) or () if time and 0 <= share <= 100)
+    now = world.now() * 1e6  # their times are in microseconds
+    kept = sorted(
+        (time, share)
+        for time, share in ask(samples, handle) or ()
+        if -_OLDEST_SAMPLE_S < (time - now) / 1e6 < 1 and 0 <= share <= 100
+    )
     if len(kept) > 1 and kept[-1][0] > kept[0][0]:
-        span = (kept[-1][0] - kept[0][0]) / 1e6  # their times are in microseconds
+        span = (kept[-1][0] - kept[0][0]) / 1e6
         shares = [share / 100 for _time, share in kept]
         return sum(shares) / len(shares), max(shares), span * len(kept) / (len(kept) - 1)
     rates = ask(nvml.nvmlDeviceGetUtilizationRates, handle)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from handwash import answers, judge, limits, render, survey, tell, world
+from handwash import answers, judge, limits, render, survey, tell, tell_gpus, world
 from handwash.config import Config
 from handwash.exits import Exit
-from handwash.messages import _
 from handwash.model import Judged, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
@@ -58,8 +57,7 @@ def _look(settings: Config, as_json: bool, with_others: bool) -> int:
     if with_others:
         idle = judge.idle_gpus(seen)
         if idle:
-            numbers = ", ".join(str(gpu.index) for gpu in idle)
-            render.say(_("Idle at this moment, and billed all the same: GPU {numbers}.").format(numbers=numbers))
+            render.say(tell_gpus.idle_line(idle))
         for job in judge.unattended_jobs(seen, world.host()):
             render.say(tell.job_hint(job))
     return _CODES[verdict.verdict]

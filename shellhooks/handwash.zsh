@@ -19,7 +19,6 @@ if \test "${__handwash_reading-}" != "$$"; then
   case ${ZSH_VERSION-} in '' | [0-4].* | 5.[0-7] | 5.[0-7][!0-9]*) \return 0 ;; esac
   case $- in *i*) ;; *) \return 0 ;; esac
   \test -z "${ZSH_EXECUTION_STRING+set}" || \return 0
-  \test -t 0 && \test -t 2 || \return 0
   case ${HANDWASH_DISABLE:-0} in 0) ;; *) \return 0 ;; esac
   # VS Code starts `zsh -ilc` or an interactive shell to read the environment, and waits ten seconds for it.
   \test -z "${VSCODE_RESOLVING_ENVIRONMENT-}" || \return 0
@@ -29,6 +28,20 @@ if \test "${__handwash_reading-}" != "$$"; then
 fi
 
 if \test "${__handwash_reading-}" != "$$"; then
+  # An instant prompt takes the terminal away while the start-up files are read, and gives it back at the first prompt, or,
+  # as powerlevel10k, behind all that can be done there: this file is read again at the first, and at the second, prompt.
+  # Not without a line editor: that is no person's shell.
+  if [[ ! -t 0 || ! -t 2 ]]; then
+    [[ -o zle && ${__handwash_tried-} != 11 ]] || \return 0
+    function __handwash_at_prompt {
+      \builtin emulate zsh -c 'precmd_functions=("${(@)precmd_functions:#__handwash_at_prompt}")'
+      \builtin source "$__handwash_hook"
+    }
+    \builtin emulate zsh -o no_all_export -c '__handwash_hook=${${__handwash_hook:-${(%):-%x}}:a}'
+    \builtin emulate zsh -o no_all_export -c 'precmd_functions+=(__handwash_at_prompt) __handwash_tried=${__handwash_tried-}1'
+    \return 0
+  fi
+
   # Stays, in the place of `exit`; here, because the person's own `set -e` counts: any other status than 0 would leave.
   function __handwash_stay {
     [[ -o errexit ]] && \builtin return 0

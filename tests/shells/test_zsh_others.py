@@ -212,17 +212,41 @@ def test_precmd_and_preexec_like_a_framework(somebody: Person) -> None:
     assert somebody.tree.said() == ["leave exit", "leave exit --again"]
 
 
-def test_an_instant_prompt_that_takes_the_terminal_away(somebody: Person) -> None:
-    """As powerlevel10k does while the start-up file is read: there is no terminal then, and nothing is said or set."""
+@pytest.mark.parametrize("returned", ["first", "last", "in the start-up file", "never"])
+def test_an_instant_prompt_that_takes_the_terminal_away(somebody: Person, returned: str) -> None:
+    """As powerlevel10k does while the start-up file is read: the hook waits for it, up to the second prompt."""
     away = "exec {in}<&0 {out}>&1 {err}>&2 0</dev/null 1>~/captured 2>&1"
-    back = "exec 0<&$in 1>&$out 2>&$err"
-    somebody.startup(before=away, after=back)
-    terminal = somebody.shell()
-    assert terminal.greeting == ""
+    back = "back() { exec 0<&$in 1>&$out 2>&$err; precmd_functions=(${precmd_functions:#back}) }\n"
+    first, last = "precmd_functions=(back $precmd_functions)", "precmd_functions+=(back)"
+    after = {
+        "first": first,
+        "last": last,
+        "in the start-up file": "back",
+        "never": "seen() exec 2>/dev/tty\nprecmd_functions+=(seen)",
+    }
+    somebody.tree.behave(banner={"say": "the rest"}, leave={"code": 75})
+    somebody.startup(before=away, after=back + after[returned])
+    terminal = somebody.shell(expect_prompt=False)
+    terminal.prompt()
+    shown = str(terminal.child.before)
+    if returned == "last":
+        shown = terminal.run("")
+    assert "handwash" not in (somebody.home / "captured").read_text()
+    if returned == "never":
+        terminal.run("")
+        assert terminal.run("print -l $precmd_functions >~/hooks; echo on >/dev/tty") == "on\r\n"
+        assert (somebody.home / "hooks").read_text() == "seen\n"
+        assert somebody.tree.calls() == []
+        return
+    assert shown.count("handwash: ") == 1
+    assert shown.count("the rest") == 1
+    terminal.run("exit")
+    assert "handwash" not in terminal.run("print $precmd_functions")
+    terminal.child.sendeof()
+    terminal.prompt()
     terminal.child.sendline("exit 3")
     assert terminal.ends() == 3
-    assert (somebody.home / "captured").read_text() == ""
-    assert somebody.tree.calls() == []
+    assert somebody.tree.said() == ["leave exit", "leave exit", "leave exit --again"]
 
 
 def test_sourced_in_a_function_as_plugin_managers_do(somebody: Person) -> None:

@@ -313,9 +313,11 @@ function __handwash_late_check {
   if __handwash_off; then return 0; fi
   # A hook that follows may call `exit`: once is enough.
   __handwash_asked=1
-  # While a widget runs, standard input is /dev/null.
-  if [[ -t 0 || -t 1 ]]; then
+  # While a widget runs, standard input is /dev/null; Debian's zshrc has one that runs before each line is read.
+  if [[ -t 0 ]]; then
     __handwash_shielded __handwash_late_eof
+  elif [[ -t 1 ]]; then
+    __handwash_shielded __handwash_late_eof </dev/tty
   else
     # The terminal is gone: nobody to ask, and a write to it would fail.
     __handwash_run 60 leave hup </dev/null >/dev/null 2>&1 || :

@@ -338,6 +338,17 @@ def test_kill_hup_with_the_terminal_still_there(somebody: Person) -> None:
     assert somebody.tree.said() == ["leave eof"]
 
 
+def test_kill_hup_while_a_widget_runs_still_has_a_person(somebody: Person) -> None:
+    """Its standard input is /dev/null."""
+    quiet(somebody)
+    somebody.startup(after="init() { print -n 'in a widget'; kill -HUP $$; }; zle -N zle-line-init init\n")
+    terminal = somebody.shell(expect_prompt=False)
+    terminal.ends()
+    assert "in a widget" in terminal.rest
+    assert somebody.tree.said() == ["leave eof"]
+    assert somebody.tree.calls()[0]["ttys"] == [True, True, True]
+
+
 def test_kill_kill_and_exec_run_no_hook(somebody: Person) -> None:
     quiet(somebody)
     terminal = somebody.shell()

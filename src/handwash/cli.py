@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "where": N_("what kind of node this is, with the evidence"),
     "check": N_("the triple check: queue, GPUs, processes"),
     "clean": N_("end what is left over, and show what came back"),
+    "doctor": N_("why no GPU is visible, what is wrong with the set-up, and what to type next"),
     "sessions": N_("what safe-srun recorded, and how each session ended"),
     "init": N_("print the hook of a shell"),
     "install": N_("put the hook into the shell's start-up file"),
@@ -28,7 +29,7 @@ COMMANDS: dict[str, str] = {
     "banner": N_("the banner at login (for the hooks)"),
     "leave": N_("the check at exit (for the hooks)"),
 }
-_WITH_JSON = ("status", "where", "check", "clean", "sessions")
+_WITH_JSON = ("status", "where", "check", "clean", "doctor", "sessions")
 # Never shown in --help: the wrapper calls it.
 _WRAPPER = "safe-srun"
 
@@ -113,6 +114,10 @@ def _dispatch(settings: config.Config, command: str, argv: list[str]) -> int:
             exactly=options.exactly,
         )
         return clean.clean(settings, asked)
+    if command == "doctor":
+        from handwash.commands import doctor
+
+        return doctor.doctor(settings, options.json)
     if command == "sessions":
         from handwash.commands import sessions
 

@@ -64,6 +64,9 @@ def test_a_file_by_name(files, tmp_path: Path) -> None:
         ("deadline = 1" + "0" * 400, 1),
         ("deadline = [3]", 1),
         ("grace = -0.1", 1),
+        ("login_cores = 0", 1),
+        ("login_memory = 'much'", 1),
+        ("login_threads = -4", 1),
         ("banner = 'loud'", 1),
         ("banner = ['full']", 1),
         ("on_exit = 'never'\nbanner = 'x'", 2),
@@ -142,3 +145,9 @@ def test_any_value(value: Any) -> None:
 def test_the_file_has_the_name_of_the_contract() -> None:
     """handwash.toml."""
     assert paths.user_config_file().endswith("/handwash/handwash.toml")
+
+
+def test_the_login_nodes_limits(files) -> None:
+    """The site's, in cores, GiB and threads; the judge gets bytes."""
+    found = files("login_cores = 2\nlogin_memory = 16", HANDWASH_LOGIN_THREADS="64").policy
+    assert (found.login_cores, found.login_memory, found.login_threads) == (2.0, 16.0 * 1024**3, 64)

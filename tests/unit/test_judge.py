@@ -95,6 +95,8 @@ TWO_JOBS = {"jobs": (job("42"), job("43"))}
 CHILD = {"ppid": SHELL}
 S1, S2 = {"session": "s1"}, {"session": "s2"}
 
+EDITOR = process(6100, name="node", command="/home/a/.vscode-server/bin/x/node server")
+
 # name: (the process, the survey it is seen in, whose, fate, left over, verdict)
 SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str, bool, str]] = {
     # Inside a job, on its node
@@ -193,6 +195,52 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str, bool, str]
         {**HEAVY, "name": "tmux: server"}, {"kind": "login"}, "service", "survives", False, "clean"),
     "login, srun of a job": (
         {"name": "srun", "job": "43"}, {"kind": "login"}, "login-work", "survives", False, "clean"),
+    "login, much memory": ({"rss": 9 << 30}, {"kind": "login"}, "login-work", "survives", True, "leftover"),
+    "login, many threads": ({"threads": 300}, {"kind": "login"}, "login-work", "survives", True, "leftover"),
+    "login, many threads in a window": (
+        {"threads": 300, **AT_WINDOW}, {"kind": "login", "processes": (WINDOW,)},
+        "login-work", "survives", False, "clean"),
+    "compute, many threads, another living job": (
+        {"threads": 300, **IN_43}, {"inside": "42", **TWO_JOBS}, "living-job", "survives", False, "clean"),
+    # Below an editor's server
+    "login, clangd below vscode": (
+        {**HEAVY, "name": "clangd", "ppid": 6100}, {"kind": "login", "processes": (EDITOR,)},
+        "service", "survives", False, "clean"),
+    "login, its grandchild": (
+        {**HEAVY, "ppid": 6101}, {"kind": "login", "processes": (EDITOR, process(6101, ppid=6100, name="sh"))},
+        "service", "survives", False, "clean"),
+    "no job, clangd below vscode": (
+        {"name": "clangd", "ppid": 6100}, {"processes": (EDITOR,)}, "service", "survives", False, "clean"),
+    "login, in the editor's terminal": (
+        {**HEAVY, "ppid": 6101, "terminal": 9, "sid": 6101},
+        {"kind": "login", "processes": (EDITOR, process(6101, ppid=6100, terminal=9, sid=6101, state="Z"))},
+        "login-work", "survives", True, "leftover"),
+    "login, let go in the editor's terminal": (
+        {**HEAVY, "ppid": 6101},
+        {"kind": "login", "processes": (EDITOR, process(6101, ppid=6100, terminal=9, sid=6101))},
+        "login-work", "survives", True, "leftover"),
+    "no job, a kernel below vscode": (
+        {"name": "ipykernel_launcher", "ppid": 6100}, {"processes": (EDITOR,)}, "no-job", "survives", True, "leftover"),
+    "login, on a GPU below vscode": (
+        {**COMPUTES, "ppid": 6100}, {"kind": "login", "processes": (EDITOR,)},
+        "login-work", "survives", True, "leftover"),
+    "login, below tmux, heavy": (
+        {**HEAVY, "ppid": 6200}, {"kind": "login", "processes": (process(6200, name="tmux: server"),)},
+        "login-work", "survives", True, "leftover"),
+    # Steps of this job, as asked for with --all-nodes
+    "own job, a step that has ended": (
+        {**IN_42, "step": "3"}, {"inside": "42", "living_steps": ("0", "batch")},
+        "session", "survives", True, "leftover"),
+    "own job, a step that runs": (
+        {**IN_42, "step": "3"}, {"inside": "42", "living_steps": ("0", "3")}, "living-job", "survives", False, "clean"),
+    "own job, the batch step": (
+        {**IN_42, "step": "batch"}, {"inside": "42", "living_steps": ("0",)}, "living-job", "survives", False, "clean"),
+    "own job, the batch step by its number": (
+        {**IN_42, "step": "4294967291"}, {"inside": "42", "living_steps": ("0",)},
+        "living-job", "survives", False, "clean"),
+    "another job's step": (
+        {**IN_43, "step": "3"}, {"inside": "42", "living_steps": ("0",), **TWO_JOBS},
+        "living-job", "survives", False, "clean"),
     # The shell that salloc gives
     "allocation shell, idle child": (
         {**CHILD, "job": "42"}, {"kind": "allocation-shell", "inside": "42", "step": None},
@@ -379,3 +427,56 @@ def test_an_ended_allocations_variables_on_the_login_node_make_no_leftover() -> 
     assert one(survey(**seen)) == ("login-work", "survives", False, "clean")
     inside = {**seen, "processes": (process(job="41", attributed_by="environment"),)}
     assert one(survey(**inside)) == ("ended-job", "survives", True, "leftover")
+
+
+def test_a_zombies_parent_is_named() -> None:
+    parent = process(6000, name="agent.py")
+    seen = survey(processes=(parent, process(5000, ppid=6000, state="Z")))
+    (zombie,) = [found for found in judge.judge(seen, UID, NOW).judged if found.process.pid == 5000]
+    assert "6000 (agent.py)" in zombie.why and "no GPU" in zombie.why
+
+
+@pytest.mark.parametrize(
+    ("rows", "inside", "by", "expected"),
+    [
+        ((), "42", "cgroup", "42"),
+        ((), "42", "environment", "42"),
+        ((), "42", "allocation", None),
+        ((job("42"),), "42", "cgroup", None),
+    ],
+)
+def test_a_shell_that_outlives_its_job(rows: Any, inside: str, by: str, expected: str | None) -> None:
+    """An ssh session into a node, say; what salloc gave is no shell of the job, and a living job is no question."""
+    seen = survey("compute", inside, jobs=rows)
+    assert not isinstance(seen.processes, Unknown)
+    chain = tuple(replace(one, attributed_by=by) for one in seen.processes)
+    assert judge.outlived_job(replace(seen, processes=chain)) == expected
+    assert judge.outlived_job(replace(seen, processes=chain, jobs=Unknown("w"))) is None
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ((), ["42"]),
+        ((process(name="srun", sid=77),), []),
+        ((process(name="salloc", sid=77),), []),
+        ((process(name="bash", sid=77),), ["42"]),
+        ((process(name="srun", sid=78),), ["42"]),
+        ((process(name="srun", sid=77, state="Z"),), ["42"]),
+        ((process(job="42", attributed_by="allocation"),), []),
+    ],
+)
+def test_a_job_that_somebody_sits_in(others: Any, expected: list[str]) -> None:
+    """Its srun or salloc runs here in the session that made it, or its shell is there; from elsewhere none can be seen."""
+    row = job("42", alloc_host="login1.site", alloc_sid=77)
+    seen = survey("login", jobs=(row,), processes=others)
+    assert [found.id for found in judge.unattended_jobs(seen, "login1")] == expected
+    elsewhere = [found.id for found in judge.unattended_jobs(seen, "login2")]
+    assert elsewhere == ([] if any(one.attributed_by == "allocation" for one in others) else ["42"])
+
+
+def test_the_other_nodes_of_this_job() -> None:
+    row = job("42", nodes=("n1", "n2", "n3"))
+    assert judge.other_nodes(survey("compute", "42", jobs=(row, job("43", nodes=("n9",))))) == ("n2", "n3")
+    assert judge.other_nodes(survey("allocation-shell", "42", jobs=(row,))) == ("n1", "n2", "n3")
+    assert judge.other_nodes(survey("login", jobs=(row,))) == ()

@@ -186,7 +186,7 @@ def join(orders: Orders, again: bool = False) -> Chain | None:
         if peer_uid(connection) != os.getuid():
             connection.close()
             return None
-        chain.tell("task", os.getpid(), identity.start_of(os.getpid()) or 0)
+        chain.tell("task", os.getpid(), identity.start_of(os.getpid()) or 0, orders.slurmstepd)
         # One that we have just started cannot be about to leave; its `ok` is heard with its goodbye.
         if ours or chain.hear(REPLY_LIMIT):
             return chain

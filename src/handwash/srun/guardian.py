@@ -40,6 +40,7 @@ class Task:
     def __init__(self, connection: _socket.socket) -> None:
         self.connection = connection
         self.root: tuple[int, int] | None = None
+        self.slurmstepd = 0
         self.seen: set[tuple[int, int]] = set()
         # Those that /proc does not show, each with a pidfd (see `hidden`).
         self.hidden: dict[int, int] = {}
@@ -55,6 +56,9 @@ class Guardian:
         self.mark = orders.mark()
         self.marked = True
         self.again = again
+        self.own = orders.own
+        # A pidfd.
+        self.slurmstepd: int | None = None
         self.session = orders.session
         self.grace = orders.grace
         self.part = part.Part(orders.session, orders.folder)
@@ -104,6 +108,15 @@ class Guardian:
             elif time.monotonic() >= self.next_look:
                 self.look()
         self.part.close()
+        self.release()
+
+    def release(self) -> None:
+        """Ends the step for Slurm where its slurmstepd is dead: else srun would wait and hold the GPUs without end (22.05)."""
+        job, step = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_STEP_ID", "")
+        if self.slurmstepd is not None and job and has_ended(self.slurmstepd):
+            from handwash.srun import confirm
+
+            confirm.ask(["scancel", job if self.own else f"{job}.{step}"])
 
     def accept(self) -> Task | None:
         connection_fd, _address = self.listener._accept()  # type: ignore[attr-defined]
@@ -127,6 +140,9 @@ class Guardian:
             word, *fields = lines.split(line.decode("utf-8", "surrogateescape"))
             if word == "task":
                 task.root = (int(fields[0]), int(fields[1]))
+                task.slurmstepd = int(fields[2])
+                if task.slurmstepd and self.slurmstepd is None:
+                    self.slurmstepd = hold(task.slurmstepd)
                 self.part.helpers.add(task.root)
                 task.connection.send(b"ok\n")
                 self.hurry()
@@ -194,8 +210,7 @@ class Guardian:
                     inner_lives |= stat.state not in identity.DEAD_STATES
                 elif self.see(task, pid, began):
                     fresh = True
-            if not inner_lives:
-                self.wake(task.root)
+            self.nudge(task, inner_lives)
             if unseen:
                 from handwash.srun import hidden
 
@@ -213,12 +228,17 @@ class Guardian:
                 for task in self.tasks.values():
                     task.seen.intersection_update(self.part.processes)
 
-    def wake(self, outer: tuple[int, int]) -> None:
-        """Somebody has stopped an outer supervisor whose inner one is dead: now it is needed."""
-        handle = identity.Handle(*outer)
+    def nudge(self, task: Task, inner_lives: bool) -> None:
+        """An outer supervisor that has something to do and may not know it: somebody has stopped it and its inner one is
+        dead, or its slurmstepd is."""
+        if task.root is None:
+            return
+        handle = identity.Handle(*task.root)
         found = handle.check()
-        if found is not None and found.state == "T":
+        if found is not None and found.state == "T" and not inner_lives:
             handle.send(identity.SIGCONT)
+        elif found is not None and task.slurmstepd not in (0, found.ppid):
+            handle.send(identity.SIGCHLD)
         handle.close()
 
     def take_over(self, lost: list[Task]) -> None:
@@ -268,6 +288,21 @@ class Guardian:
             if who is not None and who.alive and who.uid == os.getuid() and pid not in spared:
                 alive.append((pid, began))
         return sorted(alive, key=lambda pair: (pair[1], pair[0]), reverse=True)
+
+
+def hold(pid: int) -> int | None:
+    """A pidfd; None where the kernel (before 5.3) or Python has none. Another user's process can be held too."""
+    try:
+        return os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        return None
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process has: also where its parent has not collected it yet, or /proc does not show it."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))
 
 
 def with_mark(mark: int) -> set[tuple[int, int]]:

@@ -195,7 +195,7 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
     pipe = Pipe()
     changes = Changes(pipe, line)
     changes.set(entry.MARK, entry.mark(srun))
-    orders = Orders(session, settings.grace, where, changes.back)
+    orders = Orders(session, settings.grace, where, changes.back, own=not given_jobs(line))
     argv = ["srun", *build(line, way, orders, changes)]
     mask = kernel.block_all()
     try:

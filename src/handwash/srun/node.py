@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def main(text: str, command: Sequence[str]) -> None:
     """Runs the command under supervision and ends as it ended. Does not return."""
     orders = Orders.unpack(text)
+    orders.slurmstepd = os.getppid()
     try:
         chain = join(orders)
     except OSError:

@@ -15,14 +15,19 @@ KEPT = "HANDWASH_KEPT"
 
 
 class Orders:
-    """What the supervisor is told: the session's id, the seconds of grace, the folder for part files, and the
-    environment variables to put right for the command (None: take out)."""
+    """What the supervisor is told: the session's id, the seconds of grace, the folder for part files, the environment
+    variables to put right for the command (None: take out), and whether the job is this srun's own."""
 
-    def __init__(self, session: str, grace: float, folder: str, environment: Mapping[str, str | None]) -> None:
+    def __init__(
+        self, session: str, grace: float, folder: str, environment: Mapping[str, str | None], own: bool = False
+    ) -> None:
         self.session = session
         self.grace = grace
         self.folder = folder
         self.environment = dict(environment)
+        self.own = own
+        # The slurmstepd that has started the task, without which nobody can end the step or hear of its end; 0: none.
+        self.slurmstepd = 0
 
     def mark(self) -> int:
         """The number by which the processes of this session in this step are known (`kernel.mark`)."""
@@ -37,14 +42,14 @@ class Orders:
     def pack(self) -> str:
         """To one argument."""
         changes = [f"-{name}" if value is None else f"+{name}={value}" for name, value in self.environment.items()]
-        return lines.join([self.session, f"{self.grace:g}", self.folder, *changes])
+        return lines.join([self.session, f"{self.grace:g}", self.folder, int(self.own), *changes])
 
     @classmethod
     def unpack(cls, text: str) -> Orders:
         """The reverse of `pack`."""
-        session, grace, folder, *changes = lines.split(text)
+        session, grace, folder, own, *changes = lines.split(text)
         environment: dict[str, str | None] = {}
         for change in changes:
             name, equals, value = change[1:].partition("=")
             environment[name] = value if equals else None
-        return cls(session, float(grace), folder, environment)
+        return cls(session, float(grace), folder, environment, own == "1")

@@ -136,7 +136,10 @@ def may_stop() -> bool:
 
 
 def supervise(command: Sequence[str], orders: Orders, chain: Chain | None) -> Ending:
-    """Runs the command below an inner supervisor to its end and beyond; answers when nothing of it is left."""
+    """Runs the command below an inner supervisor to its end and beyond; answers when nothing of it is left.
+
+    If the task's slurmstepd dies before the command, all of it is ended at once.
+    """
     ignored_chld = _signal.getsignal(CHILD) == _signal.SIG_IGN
     mask = kernel.block_all()
     settings = terminal_settings()
@@ -169,7 +172,10 @@ def supervise(command: Sequence[str], orders: Orders, chain: Chain | None) -> En
     os.close(write_end)
     if chain is not None:
         chain.be_first()
-    status = watch_inner(inner, stops, chain)
+    status = watch_inner(inner, stops, chain, orders.slurmstepd)
+    if status is None:
+        os.kill(inner, _signal.SIGKILL)
+        status = _signal.SIGKILL
     try:
         data = os.read(read_end, 65536)
     finally:
@@ -190,10 +196,16 @@ def supervise(command: Sequence[str], orders: Orders, chain: Chain | None) -> En
     return ending
 
 
-def watch_inner(inner: int, stops: bool, chain: Chain | None) -> int:
-    """The outer supervisor: passes on what is meant for the command, until the inner one has ended; its wait status."""
+def watch_inner(inner: int, stops: bool, chain: Chain | None, slurmstepd: int) -> int | None:
+    """The outer supervisor: passes on what is meant for the command, until the inner one has ended; its wait status.
+
+    None when its slurmstepd died first.
+    """
     leader = os.getsid(0) == os.getpid()
-    while True:
+    if slurmstepd:
+        # A hint only: it comes when the thread has ended that made us. The guardian gives it too.
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, CHILD)
+    while not slurmstepd or os.getppid() == slurmstepd:
         number, code, _sender = kernel.next_signal() or (0, 0, 0)
         if number == CHILD:
             while True:
@@ -220,6 +232,7 @@ def watch_inner(inner: int, stops: bool, chain: Chain | None) -> int:
         elif number != CONTINUE:
             time.sleep(SETTLE)
         os.kill(inner, number)
+    return None
 
 
 def command_environment(orders: Orders) -> dict[str, str]:

@@ -20,6 +20,7 @@ else:
 SIGTERM: int = _signal.SIGTERM
 SIGKILL: int = _signal.SIGKILL
 SIGCONT: int = _signal.SIGCONT
+SIGCHLD: int = _signal.SIGCHLD
 
 DEAD_STATES = "ZXx"
 

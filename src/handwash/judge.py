@@ -50,6 +50,12 @@ def judge(survey: Survey, uid: int, now: float, policy: Policy | None = None) ->
     if not isinstance(survey.processes, Unknown):
         context = _context(survey, uid, now, policy or Policy())
         judged = tuple(_judge(process, uid, context) for process in survey.processes if not _asks(process, context))
+        sentence = _("Could not tell whose work process {pid} ({name}) is: it hangs in the kernel.")
+        unknown += [
+            sentence.format(pid=one.process.pid, name=one.process.name)
+            for one in judged
+            if one.process.uid == uid and one.fate == _FATE_UNKNOWN and _is_unread(one.process)
+        ]
     if any(one.leftover for one in judged):
         word = "leftover"
     else:
@@ -189,7 +195,15 @@ def _judge(process: Process, uid: int, context: _Context) -> Judged:
         return _plain(process, context, False, _("A scheduler's client: its job is in the queue."))
     if process.job is not None:
         return _judge_with_job(process, context)
+    if _is_unread(process):
+        why = _("It hangs in the kernel and does not tell what it is: whose work it is could not be told.")
+        return Judged(process, "no-job", _FATE_UNKNOWN, False, why)
     return _judge_without_job(process, context)
+
+
+def _is_unread(process: Process) -> bool:
+    """No job's and no session's, as far as can be told without its environment: it can be a living job's all the same."""
+    return process.unread and process.job is None and process.session is None
 
 
 def _in_own_job(process: Process, context: _Context) -> bool:

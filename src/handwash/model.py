@@ -168,6 +168,7 @@ class Process:
 
     `devices`: accelerator device files it holds open; `computes`: as a program with a context on one does, not a monitor.
     `gpus`: the indices of the GPUs that it holds by either look. `terminal`: its controlling terminal, 0 for none.
+    `unread`: it hangs in the kernel so that its command line and environment cannot be read.
     `job`, `session`: whose it is by `attributed_by` (cgroup, environment, allocation, record, ancestry).
     """
 
@@ -193,6 +194,7 @@ class Process:
     devices: tuple[str, ...] = ()
     computes: bool = False
     threads: int = 1
+    unread: bool = False
 
 
 @frozen

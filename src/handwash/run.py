@@ -205,6 +205,8 @@ def _fork_look(question: Callable[[], Any], inherited: list[int], ends_at: float
         view = memoryview(marshal.dumps(answer))
         while view:
             view = view[os.write(write_end, view) :]
+        # A thread that hangs in the kernel would keep it open beyond the end of this process.
+        os.close(write_end)
     finally:
         os._exit(0)
 

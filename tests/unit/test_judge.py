@@ -373,6 +373,17 @@ def test_allocations_that_nobody_may_sit_in(rows: Any, inside: str | None, expec
     assert [found.id for found in judge.unattended_jobs(survey("login", inside, jobs=rows))] == expected
 
 
+def test_one_that_hangs_so_that_nothing_of_it_can_be_read() -> None:
+    """It can be a living job's: never left over, and never called clean. What a record or a control group says counts."""
+    hangs = process(name="python", command="[python]", state="D", unread=True, computes=True)
+    assert one(survey(processes=(hangs,))) == ("no-job", "unknown", False, "unknown")
+    assert one(survey("login", processes=(hangs,))) == ("no-job", "unknown", False, "unknown")
+    ended = replace(hangs, job="41", attributed_by="cgroup")
+    assert one(survey(processes=(ended,))) == ("ended-job", "survives", True, "leftover")
+    theirs = replace(hangs, uid=OTHER)
+    assert one(survey(processes=(theirs,)))[3] == "clean"
+
+
 def test_a_wedged_gpu_is_not_called_clean() -> None:
     """Nobody is on it, and yet it is busy; what is left over goes before what could not be told."""
     wedged = survey(gpus=(gpu(0), gpu(1, trouble=("wedged",))))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handwash import left_behind, run, survey, world
+from handwash import left_behind, patience, run, survey, world
 from handwash.frozen import replace
 from handwash.model import Gpu, GpuUse, Job, Judged, Node, Process, Site, Survey, Unknown, Verdict
 from handwash.schedulers import slurm
@@ -97,6 +97,30 @@ def test_memory_and_children(start) -> None:
     assert row["rss"] > 50 << 20
     assert abs(row["rss"] - psutil.Process(child.pid).memory_info().rss) <= 1 << 20
     assert row["ppid"] == os.getpid() and child.pid in {one.pid for one in psutil.Process().children()}
+
+
+def test_one_that_hangs_in_the_kernel(start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of a process that a driver holds cannot be read, for ever: it is told without, and so are all others."""
+    stuck, other, second = start("sleep", "60"), start("sleep", "61"), start("sleep", "62")
+    arguments, environment = procfs.arguments, procfs.environment
+    forever = lambda pid: pid in (stuck.pid, second.pid) and time.sleep(100)  # noqa: E731
+    monkeypatch.setattr(procfs, "arguments", lambda pid: forever(pid) or arguments(pid))
+    monkeypatch.setattr(procfs, "environment", lambda pid, names: forever(pid) or environment(pid, names))
+    began = time.monotonic()
+    rows = look()
+    assert time.monotonic() - began < 10
+    for child in (stuck, second):
+        assert (rows[child.pid]["command"], rows[child.pid]["unread"]) == ("[sleep]", True)
+    assert (rows[other.pid]["command"], rows[other.pid]["unread"]) == ("sleep 61", False)
+
+
+def test_a_slow_answer_is_waited_for() -> None:
+    """What hangs is one that brings nothing; many that are slow together are not."""
+    slow = lambda item: (time.sleep(0.02), item)[1]  # noqa: E731
+    assert patience.each(range(20), slow, lambda item: -1) == list(range(20))
+    assert patience.each((), slow, lambda item: -1) == []
+    with pytest.raises(ZeroDivisionError):
+        patience.each((1, 0), lambda item: 1 // item, lambda item: -1)
 
 
 def test_the_looks_are_not_in_the_list(start) -> None:

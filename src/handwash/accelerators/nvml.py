@@ -7,10 +7,9 @@ that have answered are told; nothing but the end of the child ends it. nvmlShutd
 
 from __future__ import annotations
 
-import _thread
 import os
 
-from handwash import run, world
+from handwash import patience, run, world
 from handwash.messages import _
 
 TYPE_CHECKING = False
@@ -33,6 +32,7 @@ _DEFAULT_FOLDERS = (
 )
 # More than any node has: a count beyond it is nonsense from a broken library.
 _MOST_GPUS = 512
+_KEPT_S = 0.2
 # nvmlReturn_t of NVIDIA's nvml.h. The numbers, because older releases of nvidia-ml-py lack some of the names.
 _NO_PERMISSION = 4
 _DRIVER_NOT_LOADED = 9
@@ -70,8 +70,6 @@ def look() -> dict[str, Any]:
     from handwash.accelerators.bindings import NoAnswer
 
     answer: dict[str, Any] = {"driver": "", "gpus": [], "why": None, "cause": ""}
-    done = _thread.allocate_lock()
-    done.acquire()
 
     def ask() -> None:
         try:
@@ -81,12 +79,10 @@ def look() -> dict[str, Any]:
         except Exception as error:
             why = _("The NVIDIA driver could not be asked: {error}.")
             answer.update(why=why.format(error=f"{type(error).__name__}: {error}"), cause="driver-error")
-        finally:
-            done.release()
 
-    _thread.start_new_thread(ask, ())
     left = run.left()
-    if done.acquire(timeout=-1 if left is None else left):
+    # A little is kept for what comes after.
+    if patience.bounded(ask, None if left is None else left - min(_KEPT_S, left / 10)):
         return answer
     # Not the dictionary itself, to which the thread may still add.
     return {**answer, "gpus": list(answer["gpus"]), **silent(left or 0.0)}

@@ -64,9 +64,9 @@ def _join(
     if isinstance(seen, Unknown):
         if seen.cause == "not-asked":
             return seen, (), None, rows
-        if seen.cause == "timed-out":
+        if seen.cause == "timed-out" and nvml.library_present():
             why = Unknown(**nvml.silent(deadline))
-        elif seen.cause == "crashed":
+        elif seen.cause == "crashed" and nvml.library_present():
             why = Unknown(_("The NVIDIA driver's library crashed when it was asked."), "driver-crashed")
         plain: dict[str, Any] = {"gpus": gpus.by_device_file(device_files.present()), "holders": [], "missing": {}}
     else:

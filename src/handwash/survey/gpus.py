@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import world
+from handwash import patience, world
 from handwash.accelerators import device_files, nvml
 from handwash.messages import _
 from handwash.model import Gpu, GpuUse
@@ -101,11 +101,16 @@ def named_in(gpus: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict
     if not procfs.is_host_namespace():
         return [], {}
     boot = world.boot_time()
+    owners = {pid: procfs.owner(pid) for pid in sorted({use[0] for gpu in gpus for use in gpu["uses"]})}
+
+    def whole(named: tuple[int, int | None], unread: bool = False) -> dict[str, Any] | None:
+        pid, uid = named
+        return None if uid is None else processes.describe(pid, uid, boot, unread)
+
+    rows = patience.each(tuple(owners.items()), whole, lambda named: whole(named, unread=True))
     described: list[dict[str, Any]] = []
     missing: dict[int, tuple[str, str]] = {}
-    for pid in sorted({use[0] for gpu in gpus for use in gpu["uses"]}):
-        uid = procfs.owner(pid)
-        row = None if uid is None else processes.describe(pid, uid, boot)
+    for (pid, uid), row in zip(owners.items(), rows):
         if row is not None:
             described.append(row)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import world
+from handwash import patience, world
 from handwash.accelerators import device_files
 from handwash.model import Process
 from handwash.srun import takes_code
@@ -26,12 +26,9 @@ def look() -> list[dict[str, Any]]:
     """All processes of the person who asks, as plain data; the fields are those of `model.Process`."""
     uid = world.uid()
     boot = world.boot_time()
-    rows: dict[int, dict[str, Any]] = {}
-    for pid in procfs.pids():
-        if procfs.owner(pid) == uid:
-            row = describe(pid, uid, boot)
-            if row is not None:
-                rows[pid] = row
+    mine = [pid for pid in procfs.pids() if procfs.owner(pid) == uid]
+    found = patience.each(mine, lambda pid: describe(pid, uid, boot), lambda pid: describe(pid, uid, boot, unread=True))
+    rows: dict[int, dict[str, Any]] = {row["pid"]: row for row in found if row is not None}
     # This look runs in a child of handwash, beside the other looks and what they start: none of that is the person's.
     for pid in [pid for pid in rows if _descends(pid, os.getppid(), rows)]:
         del rows[pid]
@@ -50,8 +47,11 @@ def _descends(pid: int, ancestor: int, rows: Mapping[int, Mapping[str, Any]]) ->
     return False
 
 
-def describe(pid: int, uid: int, boot: float) -> dict[str, Any] | None:
-    """One process as plain data, of another person only what is public; None where it is gone, or a thread of the kernel."""
+def describe(pid: int, uid: int, boot: float, unread: bool = False) -> dict[str, Any] | None:
+    """One process as plain data, of another person only what is public; None where it is gone, or a thread of the kernel.
+
+    `unread`: without what is in its memory, the command line and the environment.
+    """
     stat = procfs.stat_fields(pid)
     if stat is None:
         return None
@@ -59,9 +59,9 @@ def describe(pid: int, uid: int, boot: float) -> dict[str, Any] | None:
     if uid == 0 and _KERNEL_PARENT in (pid, int(fields[1])):
         return None
     start_ticks = int(fields[19])
-    words = procfs.arguments(pid)
+    words = [] if unread else procfs.arguments(pid)
     mine = uid == world.uid()
-    variables = procfs.environment(pid, _VARIABLES) if mine else {}
+    variables = procfs.environment(pid, _VARIABLES) if mine and not unread else {}
     devices = (device_files.devices_of(pid) or ()) if mine else ()
     job, step = procfs.slurm_cgroup(pid)
     by = "cgroup" if job else None
@@ -92,6 +92,7 @@ def describe(pid: int, uid: int, boot: float) -> dict[str, Any] | None:
         "attributed_by": by or ("environment" if variables.get("HANDWASH_SESSION") else None),
         "devices": devices,
         "computes": device_files.holds_context(devices),
+        "unread": unread,
     }
 
 

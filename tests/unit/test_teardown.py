@@ -194,7 +194,7 @@ def test_what_outlives_kill_is_named_and_does_not_hold_us(start, monkeypatch):
     """An uninterruptible process cannot be made here: simulated where the state is read."""
     process = start("sleep", "110")
     mine = pair(process)
-    monkeypatch.setattr(end, "AFTER_KILL", 0.1)
+    monkeypatch.setattr(identity, "AFTER_KILL", 0.1)
     monkeypatch.setattr(identity.Handle, "send", lambda self, number: True)
     found = identity.read(process.pid)
     stuck = frozen.replace(found, state="D")

@@ -8,9 +8,8 @@ import sys
 import time
 
 from handwash.srun import kernel, lines
-from handwash.srun.apart import live_apart
-from handwash.srun.part import node_name
-from handwash.teardown import end, identity
+from handwash.srun.orders import node_name
+from handwash.teardown import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,10 +156,21 @@ class Chain:
         for line in self.heard.decode().split("\n"):
             word, *fields = lines.split(line)
             if word == "leaving":
-                gone = identity.Handle(int(fields[0]), int(fields[1]))
-                end.wait_for([gone], REPLY_LIMIT)
-                gone.close()
+                wait_for_end(int(fields[0]), int(fields[1]))
         self.connection.close()
+
+
+def wait_for_end(pid: int, start_ticks: int) -> None:
+    """Until this process has ended (bounded)."""
+    handle = identity.Handle(pid, start_ticks)
+    deadline = time.monotonic() + REPLY_LIMIT
+    while handle.check() is not None and time.monotonic() < deadline:
+        poller = select.poll()
+        if handle.fd is not None:
+            poller.register(handle.fd, select.POLLIN)
+        # A pidfd wakes us; without one we look every 5 ms.
+        poller.poll(5 if handle.fd is None else REPLY_LIMIT * 1000)
+    handle.close()
 
 
 def join(orders: Orders, again: bool = False) -> Chain | None:
@@ -214,6 +224,8 @@ def start(address: str, orders: Orders, again: bool) -> bool:
             os.setsid()
             if os.fork() == 0:
                 _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+                from handwash.srun.apart import live_apart
+
                 live_apart(listener.fileno())
                 # Loaded only where it runs, beside the task that starts.
                 from handwash.srun.guardian import Guardian

@@ -12,7 +12,7 @@ import os
 import select
 import time
 
-from handwash.srun import kernel, lines, part
+from handwash.srun import hidden, kernel, lines, part
 from handwash.srun.chain import peer_uid
 from handwash.teardown import end, identity, tree
 
@@ -114,8 +114,11 @@ class Guardian:
         """Ends the step for Slurm where its slurmstepd is dead: else srun would wait and hold the GPUs without end (22.05)."""
         job, step = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_STEP_ID", "")
         if self.slurmstepd is not None and job and has_ended(self.slurmstepd):
-            from handwash.srun import confirm
-
+            try:
+                from handwash.srun import confirm
+            except ImportError:
+                # Taken away meanwhile: a session may last for days.
+                return
             confirm.ask(["scancel", job if self.own else f"{job}.{step}"])
 
     def accept(self) -> Task | None:
@@ -212,8 +215,6 @@ class Guardian:
                     fresh = True
             self.nudge(task, inner_lives)
             if unseen:
-                from handwash.srun import hidden
-
                 fresh |= self.part.add_hidden(hidden.hold(task.hidden, task.root[0], unseen))
         now = time.monotonic()
         if fresh:
@@ -248,14 +249,12 @@ class Guardian:
             self.part.complete = False
         held = {fd: pid for task in lost for pid, fd in task.hidden.items()}
         if held:
-            from handwash.srun import hidden
-
             self.part.add_end(*hidden.end(held, self.grace))
         calm = 0
         ended: set[int] = set()
         killed: set[int] = set()
         left: dict[int, str] = {}
-        deadline = time.monotonic() + self.grace + end.AFTER_KILL + 5.0
+        deadline = time.monotonic() + self.grace + identity.AFTER_KILL + 5.0
         while calm < CALM_LOOKS and time.monotonic() < deadline:
             targets = [pair for pair in self.targets(lost) if pair[0] not in left]
             if not targets:

@@ -1,6 +1,6 @@
 """Descendants that /proc does not show: with hidepid=2 (proc(5)) one's own process that is not dumpable, as an ssh-agent.
 
-Their parent's list of children shows them all the same, and a pidfd taken then keeps the identity. Loaded where one is met.
+Their parent's list of children shows them all the same, and a pidfd taken then keeps the identity.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import os
 import select
 import time
 
-from handwash.teardown import end as teardown_end
 from handwash.teardown import identity, tree
 
 TYPE_CHECKING = False
@@ -56,7 +55,7 @@ def end(handles: dict[int, int], grace: float) -> tuple[int, int, dict[int, str]
     killed: set[int] = set()
     for numbers, seconds in (
         ((identity.SIGTERM, identity.SIGCONT), grace),
-        ((identity.SIGKILL,), teardown_end.AFTER_KILL),
+        ((identity.SIGKILL,), identity.AFTER_KILL),
     ):
         for fd in running(handles, 0.0) - refused:
             try:

@@ -185,7 +185,7 @@ def wait_for_words(plan: Plan, report: Report, where: str, gone: bool) -> tuple[
         silent = max(report.nodes, len({word.node for word in words}), 1) - len(heard)
         if not plan.supervised or silent <= 0:
             return words, max(silent, 0) if plan.supervised else 0
-        if world.monotonic() - begun > (plan.grace + end.AFTER_KILL + SLACK if working else SILENCE):
+        if world.monotonic() - begun > (plan.grace + identity.AFTER_KILL + SLACK if working else SILENCE):
             return words, silent
         time.sleep(pause)
         pause = min(pause * 2, 0.1)

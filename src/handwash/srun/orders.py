@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 KEPT = "HANDWASH_KEPT"
 
 
+def node_name() -> str:
+    """Slurm's name for this node, else the host's."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
+
+
 class Orders:
     """What the supervisor is told: the session's id, the seconds of grace, the folder for part files, the environment
     variables to put right for the command (None: take out), and whether the job is this srun's own."""

@@ -10,6 +10,7 @@ import os
 import time
 
 from handwash.srun import lines
+from handwash.srun.orders import node_name
 from handwash.teardown import identity
 
 TYPE_CHECKING = False
@@ -20,11 +21,6 @@ SUFFIX = ".part"
 # More living processes than this are counted, not listed; of those that have ended the first few hundred are enough.
 LISTED = 5000
 PAST_LISTED = 300
-
-
-def node_name() -> str:
-    """Slurm's name for this node, else the host's."""
-    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
 
 
 def in_step_cgroup() -> bool:

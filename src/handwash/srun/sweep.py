@@ -10,7 +10,6 @@ import time
 
 from handwash.srun import kernel
 from handwash.teardown import identity, tree
-from handwash.teardown.end import AFTER_KILL, why_left
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class Sweep:
         self._insist()
 
     def _insist(self) -> None:
-        deadline = time.monotonic() + AFTER_KILL
+        deadline = time.monotonic() + identity.AFTER_KILL
         pause = 0.0005
         found: list[tuple[int, int]] = []
         while not reap():
@@ -123,7 +122,7 @@ class Sweep:
                 continue
             handle = identity.Handle(*pair)
             if handle.check() is not None:
-                self.left[pair] = why_left(handle)
+                self.left[pair] = identity.why_left(handle)
             handle.close()
         self.ended -= self.left.keys()
         self.killed -= self.left.keys()

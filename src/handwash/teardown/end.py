@@ -12,9 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# How long a process may take to vanish after KILL before it is reported: only the kernel can hold it then.
-AFTER_KILL = 2.0
-
 
 @frozen
 class Outcome:
@@ -61,15 +58,6 @@ def signal_all(handles: list[identity.Handle], *numbers: int) -> set[int]:
     return refused
 
 
-def why_left(handle: identity.Handle) -> str:
-    """The reason for a process that outlived KILL."""
-    found = handle.check()
-    if found is not None and found.state == "D":
-        channel = identity.wait_channel(handle.pid)
-        return f"uninterruptible ({channel})" if channel else "uninterruptible"
-    return "alive"
-
-
 def end(
     targets: Iterable[tuple[int, int]],
     grace: float,
@@ -107,8 +95,8 @@ def end(
             tell("kill", len(running))
             refused |= signal_all(running, identity.SIGKILL)
             killed = [handle.pid for handle in running if handle.pid not in refused]
-            running = wait_for([handle for handle in running if handle.pid not in refused], AFTER_KILL)
-        stuck = {handle.pid: why_left(handle) for handle in running}
+            running = wait_for([handle for handle in running if handle.pid not in refused], identity.AFTER_KILL)
+        stuck = {handle.pid: identity.why_left(handle) for handle in running}
         left += [(pid, "other-user") for pid in sorted(refused)] + sorted(stuck.items())
         ended = tuple(handle.pid for handle in handles if handle.pid not in refused and handle.pid not in stuck)
         tell("done", len(stuck) + len(refused))

@@ -24,6 +24,9 @@ SIGCHLD: int = _signal.SIGCHLD
 
 DEAD_STATES = "ZXx"
 
+# How long a process may take to vanish after KILL before it is reported: only the kernel can hold it then.
+AFTER_KILL = 2.0
+
 
 @frozen
 class Identity:
@@ -190,3 +193,12 @@ class Handle:
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
+
+
+def why_left(handle: Handle) -> str:
+    """The reason for a process that outlived KILL."""
+    found = handle.check()
+    if found is not None and found.state == "D":
+        channel = wait_channel(handle.pid)
+        return f"uninterruptible ({channel})" if channel else "uninterruptible"
+    return "alive"

@@ -18,9 +18,10 @@ from handwash.teardown import identity as kernels_word
 from handwash.teardown import tree
 
 ROOT = Path(__file__).resolve().parents[2]
+# Seconds that no other run of these tests sleeps.
+HIDES, STAYS, OTHER, OTHERS_MAIN, BYSTANDER = (f"109.{os.getpid()}{number}" for number in range(1, 6))
 # One that nobody sees being born: two forks, a session of its own, no environment; then the word that it is there.
-UNSEEN = "env -i setsid -f sleep 109.125; echo up"
-NAPS = ("109.125", "109.25")
+UNSEEN = f"env -i setsid -f sleep {HIDES}; echo up"
 
 
 class Local:
@@ -64,15 +65,15 @@ class Local:
 
 
 def sleepers() -> list[int]:
-    return [pid for pid in processes.pids() if set(processes.arguments(pid)[1:2]) & set(NAPS) and identity(pid)]
+    return [pid for pid in processes.pids() if set(processes.arguments(pid)[1:2]) & {HIDES, STAYS} and identity(pid)]
 
 
 @pytest.fixture(autouse=True)
 def nobody_stays(tmp_path: Path) -> Iterator[None]:
     """What is not of the session lives on: a process of the same user, and another session with the same words."""
-    bystander = subprocess.Popen(["sleep", "109.5"])
+    bystander = subprocess.Popen(["sleep", BYSTANDER])
     (tmp_path / "other").mkdir()
-    other = Local(tmp_path / "other", "env -i setsid -f sleep 109.375; echo up; exec sleep 109.4375")
+    other = Local(tmp_path / "other", f"env -i setsid -f sleep {OTHER}; echo up; exec sleep {OTHERS_MAIN}")
     people = [identity(bystander.pid), *map(identity, tree.below([other.outer]))]
     yield
     assert len(people) >= 4 and all(who is not None and running(who) for who in people)
@@ -90,12 +91,12 @@ def kill(*pids: int) -> None:
 
 def test_another_one_takes_the_place_of_one_that_died(tmp_path: Path) -> None:
     """Three times over; the end is as clean as ever, and told once."""
-    session = Local(tmp_path, f"{UNSEEN}; exec sleep 109.25")
+    session = Local(tmp_path, f"{UNSEEN}; exec sleep {STAYS}")
     for _ in range(3):
         (old,) = session.guardians()
         kill(old)
         assert wait_until(lambda old=old: session.guardians() not in ([], [old]), 10)
-    naps = [pid for pid in sleepers() if processes.arguments(pid)[1] == "109.25"]
+    naps = [pid for pid in sleepers() if processes.arguments(pid)[1] == STAYS]
     os.kill(naps[0], signal.SIGTERM)
     _out, errors = session.child.communicate(timeout=20)
     assert session.child.returncode == -signal.SIGTERM
@@ -108,7 +109,7 @@ def test_another_one_takes_the_place_of_one_that_died(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("who", ["guardian first", "at once"])
 def test_the_new_one_knows_its_work(tmp_path: Path, who: str) -> None:
-    session = Local(tmp_path, f"{UNSEEN}; exec sleep 109.25")
+    session = Local(tmp_path, f"{UNSEEN}; exec sleep {STAYS}")
     if who == "guardian first":
         (old,) = session.guardians()
         kill(old)
@@ -122,7 +123,7 @@ def test_the_new_one_knows_its_work(tmp_path: Path, who: str) -> None:
 def test_what_was_born_just_before_is_found(tmp_path: Path) -> None:
     """Both supervisors are killed at the moment at which a process with neither parent nor environment appears."""
     for _ in range(10):
-        session = Local(tmp_path, f"{UNSEEN}; exec sleep 109.25", settled=False)
+        session = Local(tmp_path, f"{UNSEEN}; exec sleep {STAYS}", settled=False)
         kill(session.inner, session.outer)
         assert wait_until(lambda session=session: not session.guardians(), 20)
         assert sleepers() == []
@@ -130,7 +131,7 @@ def test_what_was_born_just_before_is_found(tmp_path: Path) -> None:
 
 
 def test_a_stopped_outer_one_is_woken_when_it_is_needed(tmp_path: Path) -> None:
-    session = Local(tmp_path, f"{UNSEEN}; exec sleep 109.25")
+    session = Local(tmp_path, f"{UNSEEN}; exec sleep {STAYS}")
     os.kill(session.outer, signal.SIGSTOP)
     kill(session.inner)
     _out, errors = session.child.communicate(timeout=20)
@@ -141,7 +142,7 @@ def test_a_stopped_outer_one_is_woken_when_it_is_needed(tmp_path: Path) -> None:
 
 def test_a_stopped_session_stays_stopped(tmp_path: Path) -> None:
     """As `scontrol suspend` leaves it: all of it is stopped, nobody is missing, nobody is woken."""
-    session = Local(tmp_path, f"{UNSEEN}; exec sleep 109.25")
+    session = Local(tmp_path, f"{UNSEEN}; exec sleep {STAYS}")
     tasks = [session.outer, *tree.below([session.outer])]
     for pid in tasks:
         os.kill(pid, signal.SIGSTOP)

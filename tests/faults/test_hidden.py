@@ -17,15 +17,14 @@ from tests.testbed.processes import identity, running, wait_until
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a /proc and become somebody else")
 
 NOBODY = 65534
-NAP = "109.03125"
+# Seconds that no other run of these tests sleeps.
+NAP, OTHER = (f"109.{os.getpid()}{number}" for number in (1, 2))
 # prctl(2): PR_SET_DUMPABLE is 4.
 HIDDEN = (
     "/usr/bin/python3 -I -S -c 'import ctypes, os, signal, sys, time; {before}ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); "
     f'open("ready", "w").close(); time.sleep(109)\' {NAP} >/dev/null 2>&1 </dev/null & '
     "until [ -e ready ]; do sleep 0.01; done; rm ready; "
 )
-# The bystander's HIDDEN with another number: the same program, not of the session.
-OTHER = "109.046875"
 
 
 class Nobody:

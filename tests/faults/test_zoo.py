@@ -16,7 +16,7 @@ from tests.testbed.processes import identity, running, wait_until
 
 WRAPPER = Path(__file__).resolve().parents[2] / "wrappers" / "safe-srun"
 # In the command line of everything that a program here starts; each ends by itself in less than two minutes.
-MARK = "110.0625"
+MARK = f"110.{os.getpid()}1"
 
 PYTHON = {
     "ignores TERM": """

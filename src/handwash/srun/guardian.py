@@ -232,15 +232,16 @@ class Guardian:
     def nudge(self, task: Task, inner_lives: bool) -> None:
         """An outer supervisor that has something to do and may not know it: somebody has stopped it and its inner one is
         dead, or its slurmstepd is."""
-        if task.root is None:
+        data = identity.slurp(f"/proc/{task.root[0]}/stat") if task.root is not None else None
+        stat = identity.parse_stat(data) if data else None
+        if task.root is None or stat is None:
             return
-        handle = identity.Handle(*task.root)
-        found = handle.check()
-        if found is not None and found.state == "T" and not inner_lives:
-            handle.send(identity.SIGCONT)
-        elif found is not None and task.slurmstepd not in (0, found.ppid):
-            handle.send(identity.SIGCHLD)
-        handle.close()
+        needed = stat.state == "T" and not inner_lives
+        if needed or task.slurmstepd not in (0, stat.ppid):
+            handle = identity.Handle(*task.root)
+            if handle.identity is not None:
+                handle.send(identity.SIGCONT if needed else identity.SIGCHLD)
+            handle.close()
 
     def take_over(self, lost: list[Task]) -> None:
         """Ends what is left of tasks whose supervisors are dead."""

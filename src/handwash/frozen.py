@@ -24,9 +24,18 @@ def frozen(cls: type[T]) -> type[T]:
     names: tuple[str, ...] = tuple(cls.__dict__["__annotations__"])
     defaults: dict[str, Any] = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
 
+    fields = frozenset(names)
+
     def init(self: Any, *values: Any, **named: Any) -> None:
         if len(values) > len(names):
             raise TypeError(f"{cls.__name__} takes {len(names)} values, {len(values)} were given")
+        # The two usual ways, quickly: a look at all processes makes thousands of these.
+        if len(values) == len(names) and not named:
+            self.__dict__.update(zip(names, values))
+            return
+        if named.keys() == fields and not values:
+            self.__dict__.update(named)
+            return
         filled = dict(zip(names, values))
         for name, value in named.items():
             if name not in names or name in filled:

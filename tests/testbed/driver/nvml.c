@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -191,7 +192,7 @@ static int alive(unsigned pid) {
     char path[64], text[512], *close;
     snprintf(path, sizeof path, "/proc/%u/stat", pid);
     FILE *file = fopen(path, "re");
-    if (!file) return 0;
+    if (!file) return pid && pid < 0x80000000u && kill((pid_t)pid, 0) && errno == EPERM; /* hidepid hides it, not from a driver */
     size_t length = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[length] = '\0';

@@ -17,18 +17,22 @@ ROUNDS = 5
 
 @frozen
 class Done:
-    """`ended`, `killed`: pids. `left`: pid and reason. `after`: the GPUs when all was over; `memory`: what came back."""
+    """`ended`, `killed`: pids. `left`: pid and reason. `after`: the GPUs when all was over; `memory`: what came back.
+
+    `driver_silent`: GPUs were held, and the driver had no word on their memory from the beginning.
+    """
 
     ended: tuple[int, ...]
     killed: tuple[int, ...]
     left: tuple[tuple[Judged, str], ...]
     memory: tuple[cleaning.Returned, ...]
     after: Survey
+    driver_silent: bool = False
 
     @property
     def returned(self) -> bool | None:
         """Whether all GPU memory came back; None where that could not be told of some, and nothing is known to be missing."""
-        words = {row.back for row in self.memory}
+        words = {row.back for row in self.memory} | ({None} if self.driver_silent else set())
         return False if False in words else None if None in words else True
 
 
@@ -73,7 +77,8 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_le
         )
     everything = tuple(met.values())
     after, memory = _memory(settings, seen, everything, ended)
-    return Done(tuple(dict.fromkeys(ended)), tuple(killed), tuple(left.values()), memory, after)
+    silent = isinstance(seen.gpus, Unknown) and any(one.process.computes for one in everything)
+    return Done(tuple(dict.fromkeys(ended)), tuple(killed), tuple(left.values()), memory, after, silent)
 
 
 def _pair(one: Judged) -> tuple[int, int]:

@@ -80,6 +80,11 @@ def done(result: Done, seen: Survey, stream: TextIO | None = None) -> None:
         else:
             sentence = _("GPU {index}: memory in use went from {before} to {after}; not all of it came back.")
         render.say(sentence.format(index=row.index, before=before, after=after), stream)
+    if result.driver_silent:
+        sentence = _(
+            "Could not tell whether GPU memory came back: the driver does not answer. Look again: handwash check"
+        )
+        render.say(sentence, stream)
     stuck = []
     for one, why in result.left:
         if why == "new":

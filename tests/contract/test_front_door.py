@@ -122,8 +122,9 @@ class World:
     def shell(self, command: str, **options: Any) -> tuple[int, str]:
         """A shell's command line in which `handwash` is handwash; (its exit code, all that it said)."""
         line = command.replace("handwash", " ".join(f"'{word}'" for word in HANDWASH), 1)
+        env = {**options.pop("env", self.env), "PATH": f"{self.bin}:/usr/bin:/bin"}
         done = subprocess.run(
-            ["/bin/bash", "-c", line], env={**self.env, "PATH": f"{self.bin}:/usr/bin:/bin"}, stdin=subprocess.DEVNULL,
+            ["/bin/bash", "-c", line], env=env, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", timeout=30, **options,
         )  # fmt: skip
         return done.returncode, done.stdout
@@ -496,3 +497,15 @@ def test_one_refusal_spares_all(world: World) -> None:
     finally:
         victim.kill()
         victim.wait()
+
+
+def test_a_shell_that_outlives_its_job(world: World) -> None:
+    """An ssh session into a node, whose job is over: said by check and banner."""
+    inside = {"SLURM_JOB_ID": "77", "SLURMD_NODENAME": "n1"}
+    for command in ("check", "banner"):
+        _code, said = world.shell(f"handwash {command}; exit 0", env={**world.env, **inside})
+        assert "outlives its job 77" in said, said
+    world.jobs()
+    assert (
+        "outlives" not in world.shell("handwash check; exit 0", env={**world.env, **inside, "SLURM_JOB_ID": "123"})[1]
+    )

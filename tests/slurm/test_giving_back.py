@@ -46,6 +46,14 @@ def crowd(cluster: Cluster, *words: str) -> tuple[str, ...]:
     return ("/usr/bin/python3", str(cluster.programs / "crowd.py"), *words)
 
 
+def seeing_all(cluster: Cluster, *words: str) -> list[str]:
+    """The command as alice with a /proc of its own that shows other people's processes, however this machine's is mounted."""
+    entry = cluster.account("alice")
+    person = f"setpriv --reuid={entry.pw_uid} --regid={entry.pw_gid} --init-groups"
+    script = f'mount -t proc -o hidepid=0 proc /proc && cd {entry.pw_dir} && exec {person} "$@"'
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *words]
+
+
 @pytest.fixture
 def driver(fake_driver: FakeDriver) -> FakeDriver:
     return fake_driver.gpus(4, name="NVIDIA A100-SXM4-40GB", memory_total=40 * GIB)
@@ -109,6 +117,17 @@ def test_memory_that_does_not_come_back(cluster_linuxproc: Cluster, driver: Fake
             assert sorted(answer["ended"]) == sorted(who.pid for who in workers) and answer["left"] == []
             assert (code, answer["returned"]) in ([(1, False)] if not hang else [(3, None), (1, False)]), answer
             driver.forget(workers[0].pid)
+
+
+def test_a_driver_that_never_answered(cluster_linuxproc: Cluster, driver: FakeDriver) -> None:
+    """The device files show who is on the GPU; they are ended, and that their memory came back is not claimed."""
+    cluster = cluster_linuxproc
+    driver.delay("nvmlInitWithFlags", "forever")
+    env = {**driver.env(), "HANDWASH_DEADLINE": "2"}
+    with left(cluster, *crowd(cluster, "workers", "2", *DEVICES[:1], "/dev/nvidia-uvm")) as workers:
+        code, answer = ask(cluster, "handwash", "clean", "--yes", env=env)
+        assert (code, answer["returned"]) == (3, None) and len(answer["ended"]) == 2
+        assert not any(running(who) for who in workers)
 
 
 def test_an_agent_that_restarts_its_workers(cluster_linuxproc: Cluster) -> None:
@@ -195,22 +214,24 @@ def test_one_that_cannot_be_killed(cluster_linuxproc: Cluster) -> None:
 def test_clients_of_the_multi_process_service(cluster_linuxproc: Cluster, driver: FakeDriver) -> None:
     """Another client shares the GPU: not ended by --yes alone, explained; ended when named. A lone client is."""
     cluster = cluster_linuxproc
+    clean = seeing_all(cluster, "handwash", "clean", "--yes")
+    env = {**cluster.env("alice"), **driver.env()}
     with cluster.popen(["sleep", "100"], user="bob") as other:
         try:
             with left(cluster, *crowd(cluster, "workers", "1", *DEVICES[:1], "/dev/nvidia-uvm")) as (client,):
                 driver.process(0, client.pid, GIB, kind="mps")
                 driver.process(0, other.pid, GIB, kind="mps")
-                done = cluster.run(["handwash", "clean", "--yes"], user="alice", env=driver.env())
+                done = cluster.run(clean, env=env)
                 assert done.returncode == 1 and "MPS" in done.stdout and str(other.pid) in done.stdout, done
                 assert running(client)
-                code, answer = ask(cluster, "handwash", "clean", "--yes", env=driver.env())
+                code, answer = ask(cluster, *clean, user=None, env=env)
                 assert code == 1 and answer["held_back"] == [{"pid": client.pid, "why": "mps"}] and running(client)
-                code, answer = ask(cluster, "handwash", "clean", "--yes", str(client.pid), env=driver.env())
+                code, answer = ask(cluster, *clean, str(client.pid), user=None, env=env)
                 assert code == 0 and not running(client) and other.poll() is None, answer
             driver.forget(other.pid)
             with left(cluster, *crowd(cluster, "workers", "1", *DEVICES[:1], "/dev/nvidia-uvm")) as (client,):
                 driver.process(0, client.pid, GIB, kind="mps")
-                assert ask(cluster, "handwash", "clean", "--yes", env=driver.env())[0] == 0 and not running(client)
+                assert ask(cluster, *clean, user=None, env=env)[0] == 0 and not running(client)
         finally:
             other.kill()
 
@@ -218,6 +239,8 @@ def test_clients_of_the_multi_process_service(cluster_linuxproc: Cluster, driver
 def test_other_peoples_and_services_stay(cluster_linuxproc: Cluster, driver: FakeDriver) -> None:
     """The GPU stays in use by bob, whose process is named with his name; a tmux below a named process stays."""
     cluster = cluster_linuxproc
+    clean = seeing_all(cluster, "handwash", "clean", "--yes")
+    env = {**cluster.env("alice"), **driver.env()}
     driver.holders(GIB)
     hold = ["/usr/bin/python3", str(cluster.programs / "hold_gpu.py")]
     with cluster.popen(hold, user="bob", stdout=subprocess.PIPE, text=True) as other:
@@ -225,12 +248,12 @@ def test_other_peoples_and_services_stay(cluster_linuxproc: Cluster, driver: Fak
             assert other.stdout and other.stdout.readline().startswith("ready")
             driver.process(0, other.pid, 2 * GIB)
             with left(cluster, *crowd(cluster, "workers", "1", *DEVICES[:2], "/dev/nvidia-uvm")) as (worker,):
-                shown = cluster.run(["handwash", "clean", "--yes"], user="alice", env=driver.env())
+                shown = cluster.run(clean, env=env)
                 assert shown.returncode == 0 and not running(worker) and other.poll() is None, shown
                 assert "GPU 1 comes free." in shown.stdout
                 bob = cluster.account("bob").pw_name
                 assert f"GPU 0 stays in use: {other.pid} hold_gpu.py ({bob})." in shown.stdout
-                done = cluster.run(["handwash", "clean", "--yes", str(other.pid)], user="alice")
+                done = cluster.run([*clean, str(other.pid)], env=env)
                 assert done.returncode == 1 and bob in done.stderr and other.poll() is None
         finally:
             other.kill()
@@ -286,6 +309,9 @@ def test_a_job_that_nobody_sits_in(cluster_linuxproc: Cluster) -> None:
                 done = cluster.run(["handwash", "clean", *words], user="alice")
                 assert done.returncode == 0 and (f"scancel {job}" in done.stdout) == (words != ["--dry-run"]), done
                 assert f"scancel {other}" not in done.stdout
+            # A rank that srun has not started, by ssh for instance: it is none of the job's steps.
+            inside = {"SLURM_JOB_ID": job, "SLURMD_NODENAME": "n1"}
+            rank = cluster.popen(["sleep", "100"], user="alice", env=inside)
             env = {**cluster.env("alice"), "TERM": "dumb"}
             for answer, left_in_queue in (("n", True), ("y", False)):
                 shell = pexpect.spawn(
@@ -293,10 +319,14 @@ def test_a_job_that_nobody_sits_in(cluster_linuxproc: Cluster) -> None:
                 )
                 shell.expect(rf"Job {job} .* Cancel it\? \[y/N\] ")
                 shell.sendline(answer)
+                if answer == "y":
+                    shell.expect(r"End this process\? \[y/N\] ")
+                    assert "has left the queue" in shell.before and str(rank.pid) in shell.before
+                    shell.sendline("y")
                 shell.expect(pexpect.EOF)
                 shell.close()
                 assert (job in [row.id for row in cluster.jobs()]) == left_in_queue, shell.before
-            assert "has left the queue" in shell.before and other in [row.id for row in cluster.jobs()]
+            assert rank.wait(10) == -15 and other in [row.id for row in cluster.jobs()]
         finally:
             cluster.run(["scancel", "-u", cluster.users[0]], user="alice")
             attended.wait(30)

@@ -176,10 +176,16 @@ def test_a_zombie_in_the_driver_s_list_holds_no_gpu(node: Node) -> None:
 
 def test_another_person_s_process_that_proc_hides(node: Node) -> None:
     theirs = node.hold(uid=BOB)
-    node.driver.process(0, theirs, GIB, ghost=True).process(0, DEAD, GIB, ghost=True)
+    code = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); print(1, flush=True); time.sleep(100)"
+    own = node._start([str(node.python), "-I", "-S", "-c", code], ALICE)  # not dumpable: PR_SET_DUMPABLE
+    assert own.stdout is not None and own.stdout.readline()
+    for pid in (theirs, own.pid, DEAD):
+        node.driver.process(0, pid, GIB, ghost=True)
     for hidepid, user in ((2, None), (1, str(BOB))):
         _code, answer = node.status(prefix=own_proc(hidepid))
-        assert holders(answer) == {theirs: ("driver", "hidden", user), DEAD: ("driver", "dead", None)}
+        found = holders(answer)
+        assert found.pop(own.pid) == ("driver", "hidden", str(ALICE))
+        assert found == {theirs: ("driver", "hidden", user), DEAD: ("driver", "dead", None)}
     assert theirs not in {one["pid"] for one in answer["processes"]["items"]}
 
 

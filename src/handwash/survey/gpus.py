@@ -114,23 +114,26 @@ def named_in(gpus: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict
         if row is not None:
             described.append(row)
         else:
+            user = _unseen(pid)
             # With hidepid=1 the owner can still be seen.
-            hidden = "hidden", "" if uid is None else world.user_name(uid)
-            missing[pid] = hidden if _exists(pid) else ("dead", "")
+            missing[pid] = ("dead", "") if user is None else ("hidden", user if uid is None else world.user_name(uid))
     return described, missing
 
 
-def _exists(pid: int) -> bool:
-    """Whether there is a process of that number: signal 0 is not sent, and is told apart even under hidepid=2 (proc(5))."""
+def _unseen(pid: int) -> str | None:
+    """Whose a process is that /proc does not show (proc(5), hidepid=2): the person's own, or "" for another's.
+
+    None where there is none. Signal 0 is not sent; one's own are hidden too if they are not dumpable.
+    """
     if not 0 < pid < 1 << 31:
-        return False
+        return None
     try:
         os.kill(pid, 0)
     except PermissionError:
-        return True
+        return ""
     except OSError:
-        return False
-    return True
+        return None
+    return world.user_name(world.uid())
 
 
 def read(plain: Sequence[dict[str, Any]]) -> tuple[Gpu, ...]:

@@ -56,13 +56,15 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_le
         killed += outcome.killed
         left.update({pid: (by_pid[pid], why) for pid, why in outcome.left})
         fresh = _fresh(settings, seen, targets, policy)
-        # In the groups, or a child of one of them.
+        # Of a job or session that was agreed to, or started by what is being ended. Never the name alone: somebody may
+        # have started the same program anew, and that is other work.
         turn = tuple(
-            one for one in fresh
-            if _pair(one) not in met and (groups.key(one) in agreed or one.process.ppid in by_pid)
-        )  # fmt: skip
-        if only_leftovers:
-            turn = tuple(one for one in turn if one.leftover)
+            one
+            for one in fresh
+            if _pair(one) not in met
+            and (one.leftover or not only_leftovers)
+            and (_is_kin(one, met) or (only_leftovers and _is_agreed(one, agreed)))
+        )
         if not turn:
             break
     else:
@@ -79,6 +81,17 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_le
     after, memory = _memory(settings, seen, everything, ended)
     silent = isinstance(seen.gpus, Unknown) and any(one.process.computes for one in everything)
     return Done(tuple(dict.fromkeys(ended)), tuple(killed), tuple(left.values()), memory, after, silent)
+
+
+def _is_agreed(one: Judged, agreed: set[tuple[object, ...]]) -> bool:
+    attributed = one.process.job is not None or one.process.session is not None
+    return attributed and groups.key(one) in agreed
+
+
+def _is_kin(one: Judged, met: dict[tuple[int, int], Judged]) -> bool:
+    """A child of one of them, or in the process group or session that one of them leads."""
+    leaders = {pid for pid, _start in met}
+    return bool({one.process.ppid, one.process.pgid, one.process.sid} & leaders)
 
 
 def _pair(one: Judged) -> tuple[int, int]:

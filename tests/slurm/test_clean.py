@@ -75,6 +75,31 @@ def test_one_that_starts_another(cluster_linuxproc: Cluster, name: str) -> None:
         processes.end_all(lambda: cluster.processes("alice"))
 
 
+def test_the_same_program_started_meanwhile(cluster_linuxproc: Cluster) -> None:
+    """While one is being ended its owner starts another like it by hand: that is other work, and lives."""
+    cluster = cluster_linuxproc
+    ready = cluster.home("alice") / "ready"
+    stubborn = f"trap '' TERM; touch {ready}; exec -a twin sleep 106.7"
+    first = cluster.popen(["bash", "-c", stubborn], user="alice")
+    second = None
+    try:
+        assert wait_until(ready.exists, 10) and wait_until(lambda: processes.arguments(first.pid)[:1] == ["twin"], 10)
+        words = ["handwash", "clean", "--yes", str(first.pid)]
+        clean = cluster.popen(words, user="alice", env={"HANDWASH_GRACE": "3"}, stdout=subprocess.DEVNULL)
+        # TERM has been sent once it is pending or was ignored; the grace is long enough for another to appear.
+        assert wait_until(lambda: len(cluster.processes("alice")) >= 2, 10)
+        second = cluster.popen(["bash", "-c", "exec -a twin sleep 106.7"], user="alice")
+        assert wait_until(lambda: processes.arguments(second.pid)[:1] == ["twin"], 10)
+        assert clean.wait(30) == 0 and first.wait(10) == -9
+        assert second.poll() is None
+    finally:
+        for child in (first, second):
+            if child is not None:
+                child.kill()
+                child.wait()
+        ready.unlink(missing_ok=True)
+
+
 def test_into_a_closed_pipe(cluster_linuxproc: Cluster) -> None:
     """The reader goes away before the first line: what was agreed is done all the same."""
     cluster = cluster_linuxproc

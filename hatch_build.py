@@ -22,5 +22,9 @@ class CompileMessages(BuildHookInterface):  # type: ignore[type-arg]
                 catalogue = read_po(source)
             compiled = io.BytesIO()
             write_mo(compiled, catalogue)
-            with open(po[: -len(".po")] + ".mo", "wb") as target:
+            name = po[: -len(".po")] + ".mo"
+            # Under a new name first: another build, or a test, may be reading it.
+            scratch = f"{name}.{os.getpid()}"
+            with open(scratch, "wb") as target:
                 target.write(compiled.getvalue())
+            os.replace(scratch, name)

@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in /usr/bin/python3 python3; do \
 VENV := .venv
 RUN := $(VENV)/bin/python
 SHELL_FILES := wrappers/safe-srun .ci/run $(wildcard shellhooks/*.bash shellhooks/*.sh src/handwash/srun/*.sh tests/testbed/programs/*.sh)
-MAN_PAGES := $(wildcard man/man1/*.1 man/man5/*.5)
+MAN_PAGES := $(wildcard man/man1/*.1 man/man5/*.5 man/zh_CN/man1/*.1 man/zh_CN/man5/*.5)
 
 .PHONY: help demo test lint pytest bench messages clean
 

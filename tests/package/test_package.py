@@ -17,7 +17,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = "handwash/messages/locale/zh_CN/LC_MESSAGES/handwash"
-MAN_PAGES = ("man1/handwash.1", "man1/safe-srun.1", "man5/handwash.toml.5")
+MAN_PAGES = (
+    *("man1/handwash.1", "man1/safe-srun.1", "man5/handwash.toml.5"),
+    *("zh_CN/man1/handwash.1", "zh_CN/man5/handwash.toml.5"),
+)
 
 
 def run(*argv: str | Path, **env: str) -> subprocess.CompletedProcess[str]:

@@ -38,16 +38,15 @@ class Node:
         self.started: list[subprocess.Popen[str]] = []
         self.seen: list[Identity] = []
 
-    def hold(self, *devices: str, uid: int = ALICE, program: str = "hold_gpu.py", options: Sequence[str] = ()) -> int:
+    def hold(self, *devices: str, uid: int = ALICE) -> int:
         """A program with these files open."""
-        code = (PROGRAMS / program).read_text()
-        words = ["-I", "-S", "-c", code, *options, *(devices or DEVICES)]
-        child = self._start([str(self.python), *words], uid)
+        code = (PROGRAMS / "hold_gpu.py").read_text()
+        child = self.start([str(self.python), "-I", "-S", "-c", code, *(devices or DEVICES)], uid)
         assert child.stdout is not None
         assert child.stdout.readline()
         return child.pid
 
-    def _start(self, argv: list[str], uid: int) -> subprocess.Popen[str]:
+    def start(self, argv: list[str], uid: int) -> subprocess.Popen[str]:
         child = subprocess.Popen(
             argv, user=uid, group=uid, extra_groups=[], cwd="/", env={}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, text=True, start_new_session=True,
@@ -142,10 +141,10 @@ def test_126_loaders_that_hold_every_file_while_the_driver_lists_the_dead(node: 
     for number in range(4):
         node.driver.process(number, DEAD - number, GIB, ghost=True)
     every = (*(f"/dev/nvidia{number}" for number in range(4)), "/dev/nvidia-uvm", "/dev/nvidiactl")
-    code = (PROGRAMS / "hold_many.py").read_text()
-    child = node._start([str(node.python), "-I", "-S", "-c", code, *every], ALICE)
+    code = (PROGRAMS / "crowd.py").read_text()
+    child = node.start([str(node.python), "-I", "-S", "-c", code, "workers", "126", *every], ALICE)
     assert child.stdout is not None
-    pids = {int(word) for word in child.stdout.readline().split()}
+    pids = {int(word) for word in child.stdout.readline().split()[1:]}
     node.seen += [who for who in map(identity, pids) if who]
     child.wait()
     assert len(pids) == len(node.seen) == 126
@@ -162,7 +161,7 @@ def test_126_loaders_that_hold_every_file_while_the_driver_lists_the_dead(node: 
 
 def test_a_zombie_in_the_driver_s_list_holds_no_gpu(node: Node) -> None:
     code = "import os, time\nif os.fork(): print(1, flush=True); time.sleep(100)"
-    child = node._start([str(node.python), "-I", "-S", "-c", code], ALICE)
+    child = node.start([str(node.python), "-I", "-S", "-c", code], ALICE)
     assert child.stdout is not None and child.stdout.readline()
     children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
     (zombie,) = map(int, children)
@@ -177,7 +176,7 @@ def test_a_zombie_in_the_driver_s_list_holds_no_gpu(node: Node) -> None:
 def test_another_person_s_process_that_proc_hides(node: Node) -> None:
     theirs = node.hold(uid=BOB)
     code = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); print(1, flush=True); time.sleep(100)"
-    own = node._start([str(node.python), "-I", "-S", "-c", code], ALICE)  # not dumpable: PR_SET_DUMPABLE
+    own = node.start([str(node.python), "-I", "-S", "-c", code], ALICE)  # not dumpable: PR_SET_DUMPABLE
     assert own.stdout is not None and own.stdout.readline()
     for pid in (theirs, own.pid, DEAD):
         node.driver.process(0, pid, GIB, ghost=True)

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from tests.shells.terminal import HOOKS, Person, Terminal
@@ -490,7 +489,8 @@ def test_uninstalled_under_an_open_shell(somebody: Person) -> None:
     for way in ("exit 4\r", "\x04"):
         shutil.rmtree(somebody.tree.folder, ignore_errors=True)
         somebody.tree.hook.parent.mkdir(parents=True)
-        shutil.copy(HOOKS / "handwash.zsh", somebody.tree.hook.parent)
+        for file in HOOKS.glob("handwash.*zsh"):
+            shutil.copy(file, somebody.tree.hook.parent)
         terminal = somebody.shell(HANDWASH_BANNER="off")
         shutil.rmtree(somebody.tree.folder)
         terminal.child.send("echo xtext" + 5 * "\x1b[D" + "\x04\r")
@@ -514,7 +514,8 @@ def test_without_a_known_interpreter_the_command_is_looked_up(somebody: Person) 
     assert len(somebody.tree.calls()) == 1
 
 
-def test_the_file_ends_in_a_newline_and_has_no_carriage_return(somebody: Person) -> None:
-    text = Path(HOOKS / "handwash.zsh").read_bytes()
-    assert text.endswith(b"\n")
-    assert b"\r" not in text
+def test_the_files_end_in_a_newline_and_have_no_carriage_return(somebody: Person) -> None:
+    for file in HOOKS.glob("handwash.*zsh"):
+        text = file.read_bytes()
+        assert text.endswith(b"\n"), file
+        assert b"\r" not in text, file

@@ -28,6 +28,17 @@ MORE_FILES = {
 }
 
 
+# bash reads .bashrc for `ssh host command` too.
+MORE_COMMANDS = {
+    "bash": (
+        ["trap -p; declare -F; shopt login_shell; echo $-; false; exit"],
+        ["-t", "echo on; trap -p; false; exit"],
+        ["-tt", "bash -ic 'echo on; exit 6' </dev/null"],
+        ["bash -lic 'env | grep -v ^SSH_ | grep -v ^_= | grep -i wash; exit 3'"],
+    )
+}
+
+
 class Machine:
     """An sshd of our own on 127.0.0.1, and an account for each shell, seen by nobody else."""
 
@@ -228,12 +239,17 @@ def test_ssh_host_command(user: User) -> None:
         ["cat; exit 2"],
         ["-tt", "cat </dev/null; exit 6"],
         [f"{' '.join(user.kind.program)} -c 'exit 3'"],
+        *MORE_COMMANDS.get(user.kind.name, ()),
     ):
         argv = user.ssh(*words[:-1], user.host, words[-1])
         user.same(lambda argv=argv: user.piped(argv, b"given\n"))  # type: ignore[misc]
     user.same(lambda: user.on_terminal(user.ssh("-t", user.host, "echo on; env | grep -v ^SSH_ | sort; false; exit")))
     # No command and no terminal: a login shell that reads its orders from a pipe.
     user.same(lambda: user.piped(user.ssh(user.host), b"echo on; false; exit 4\n"))
+    if user.kind.name == "bash":
+        # Else the comparison would prove nothing.
+        user.startup("echo read\n")
+        assert user.piped(user.ssh(user.host, "echo on"))[1] == b"read\non\n"
 
 
 @EVERY
@@ -252,10 +268,11 @@ def test_scp_sftp_and_rsync(user: User) -> None:
 
     there = f"{user.host}:{home}"
     scp = ["scp", *user.options, *port]
-    batch = f"put {home}/data {home}/up\n".encode()
+    batch = f"put {home}/data {home}/up\nget {home}/data {home}/down\n".encode()
     shell = " ".join(user.ssh())
     for argv, given in (
         ([*scp, f"{home}/data", f"{there}/up"], b""),
+        ([*scp, f"{there}/data", f"{home}/up"], b""),
         ([*scp, "-O", f"{home}/data", f"{there}/up"], b""),
         ([*scp, "-O", f"{there}/data", f"{home}/up"], b""),
         (["sftp", *user.options, *port, "-b", "-", user.host], batch),
@@ -265,17 +282,22 @@ def test_scp_sftp_and_rsync(user: User) -> None:
             continue
         code, _out, err = user.same(lambda argv=argv, given=given: copied(argv, given))  # type: ignore[misc]
         assert (code, err) == (0, b"")
+    assert (home / "down").read_bytes() == data
 
 
 @EVERY
 def test_a_person_through_ssh(user: User) -> None:
-    """The proof that the hook was there all the time: the same account, by a person, is greeted and asked."""
+    """The proof that the hook was there all the time: the same account, by a person, is greeted and asked, and a lost
+    connection is told."""
     user.startup(None)
     terminal = user.person.opens(user.ssh("-tt", user.host), TERM="xterm")
     assert terminal.greeting.count("handwash: ") == 1
     terminal.child.sendline("exit 5")
     assert terminal.ends() == 5
     assert user.person.tree.said() == ["leave exit"]
+    user.person.opens(user.ssh("-tt", user.host), TERM="xterm").close()
+    until(lambda: user.person.tree.said()[-1] == "leave hup", "the lost connection was not told")
+    assert user.person.tree.said() == ["leave exit", "leave hup"]
 
 
 @EVERY

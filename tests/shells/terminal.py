@@ -283,7 +283,33 @@ class Terminal:
             os.kill(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+        # pexpect itself waits for no longer than the delay above.
+        until(lambda: not self.child.isalive(), "the shell did not die")
         self.child.close(force=True)
+
+
+def foreground(pid: int) -> int:
+    """The process group in front on that process's terminal."""
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[5])
+
+
+@contextmanager
+def stopped_job(terminal: Terminal, line: str = "sleep 100") -> Iterator[None]:
+    """While a program of that shell is stopped, as by ^Z."""
+    terminal.child.sendline(line)
+    # Not before it is sleep: the shell's child between fork and exec misses the ^Z.
+    until(lambda: Path(f"/proc/{foreground(terminal.pid)}/comm").read_text() == "sleep\n", "sleep did not start")
+    sleeper = foreground(terminal.pid)
+    terminal.child.send("\x1a")
+    terminal.prompt()
+    try:
+        yield
+    finally:
+        try:
+            os.kill(sleeper, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
 
 
 class Person:

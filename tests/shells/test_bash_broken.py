@@ -77,17 +77,6 @@ def test_an_interpreter_that_is_something_else(somebody: Person, tmp_path: Path)
         leaves(somebody)
 
 
-@pytest.mark.parametrize("way", ["exit", "eof"])
-def test_a_check_that_hangs_is_ended(somebody: Person, way: str) -> None:
-    somebody.tree.behave(leave={"hang": True})
-    terminal = somebody.shell(HANDWASH_BANNER="off", HANDWASH_DEADLINE="0")
-    before = time.monotonic()
-    terminal.leave(way, 4)
-    assert terminal.ends() == 4
-    assert time.monotonic() - before < 10
-    assert "the check did not finish in time" in terminal.rest
-
-
 def test_ctrl_c_gets_out_of_a_check_that_hangs(somebody: Person) -> None:
     somebody.tree.behave(leave={"hang": True})
     terminal = somebody.shell(HANDWASH_BANNER="off", HANDWASH_DEADLINE="60")

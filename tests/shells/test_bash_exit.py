@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from pathlib import Path
-
 import pexpect
 import pytest
-from tests.shells.terminal import Person, until
+from tests.shells.terminal import Person, stopped_job, until
 
 
 def quiet(somebody: Person, **leave: object) -> None:
@@ -202,15 +198,6 @@ def test_ctrl_d_with_stderr_elsewhere_still_has_a_person(somebody: Person) -> No
     assert somebody.tree.calls()[0]["ttys"] == [True, False, False]
 
 
-def test_a_closed_terminal_is_told_once_without_a_terminal(somebody: Person) -> None:
-    quiet(somebody)
-    terminal = somebody.shell()
-    terminal.hang_up()
-    until(somebody.tree.said, "nothing was told")
-    assert somebody.tree.said() == ["leave hup"]
-    assert somebody.tree.calls()[0]["ttys"] == [False, False, False]
-
-
 def test_a_terminal_closed_during_the_question(somebody: Person) -> None:
     quiet(somebody, ask=True)
     terminal = somebody.shell()
@@ -219,28 +206,6 @@ def test_a_terminal_closed_during_the_question(somebody: Person) -> None:
     terminal.hang_up()
     until(lambda: len(somebody.tree.said()) == 2, "the hang-up was not told")
     assert somebody.tree.said() == ["leave exit", "leave hup"]
-
-
-def test_kill_hup_with_the_terminal_still_there(somebody: Person) -> None:
-    quiet(somebody)
-    terminal = somebody.shell()
-    os.kill(terminal.pid, signal.SIGHUP)
-    # A HUP that comes between readline's prompt and its wait is noticed with the next signal only (bash 5.2).
-    if terminal.child.expect([pexpect.EOF, pexpect.TIMEOUT], timeout=2) == 1 and not somebody.tree.said():
-        os.kill(terminal.pid, signal.SIGHUP)
-    terminal.ends()
-    assert somebody.tree.said() == ["leave eof"]
-
-
-def test_kill_kill_and_exec_run_no_hook(somebody: Person) -> None:
-    quiet(somebody)
-    terminal = somebody.shell()
-    os.kill(terminal.pid, signal.SIGKILL)
-    assert terminal.ends() == 128 + signal.SIGKILL
-    terminal = somebody.shell()
-    terminal.child.sendline("exec true")
-    assert terminal.ends() == 0
-    assert somebody.tree.said() == []
 
 
 def test_a_nested_shell_has_its_own_gate(somebody: Person) -> None:
@@ -297,13 +262,7 @@ def test_stopped_jobs_bash_warns_and_the_second_attempt_leaves(somebody: Person,
     quiet(somebody)
     somebody.startup(after=f"{jobs}\n{option}")
     terminal = somebody.shell()
-    terminal.child.sendline("sleep 100")
-    # Not before it is sleep: bash's child between fork and exec misses the ^Z.
-    until(lambda: Path(f"/proc/{_foreground(terminal.pid)}/comm").read_text() == "sleep\n", "sleep did not start")
-    sleeper = _foreground(terminal.pid)
-    terminal.child.send("\x1a")
-    terminal.prompt()
-    try:
+    with stopped_job(terminal):
         warning = terminal.run("exit")
         assert "There are stopped jobs." in warning
         assert terminal.status == 1
@@ -312,17 +271,6 @@ def test_stopped_jobs_bash_warns_and_the_second_attempt_leaves(somebody: Person,
         assert "aliased" not in terminal.rest
         assert "shadowed" not in terminal.rest
         assert somebody.tree.said() == ["leave exit", "leave exit --again"]
-    finally:
-        try:
-            os.kill(sleeper, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-
-def _foreground(pid: int) -> int:
-    """The process group in front on that process's terminal."""
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[5])
 
 
 def test_ctrl_z_at_the_question_is_bashs_stopped_job(somebody: Person) -> None:

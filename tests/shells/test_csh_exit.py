@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.shells.terminal import KINDS, REPO, Person, Terminal, until
+from tests.shells.terminal import KINDS, REPO, Person, Terminal, stopped_job, until
 
 pytestmark = pytest.mark.parametrize("somebody", ["tcsh"], indirect=True)
 HOOK = REPO / "shellhooks" / "handwash.csh"
@@ -176,28 +175,11 @@ def test_a_logout_file_is_silent_without_the_hook(somebody: Person, gone: str) -
 
 def test_suspended_jobs_tcsh_warns_and_the_second_attempt_leaves(somebody: Person) -> None:
     terminal = opened(somebody)
-    terminal.child.sendline("/bin/sleep 100")
-    # Not before it is sleep: tcsh's child between fork and exec misses the ^Z.
-    until(lambda: Path(f"/proc/{_foreground(terminal.pid)}/comm").read_text() == "sleep\n", "sleep did not start")
-    sleeper = _foreground(terminal.pid)
-    terminal.child.send("\x1a")
-    terminal.prompt()
-    try:
+    with stopped_job(terminal, "/bin/sleep 100"):
         assert "There are suspended jobs." in terminal.run("exit")
         terminal.child.sendline("exit 8")
         assert terminal.ends() == 8
         assert somebody.tree.said() == ["leave exit"]
-    finally:
-        try:
-            os.kill(sleeper, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-
-def _foreground(pid: int) -> int:
-    """The process group in front on that process's terminal."""
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[5])
 
 
 def test_the_gate_comes_back_after_suspended_jobs(somebody: Person) -> None:

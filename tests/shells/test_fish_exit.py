@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from pathlib import Path
-
 import pexpect
 import pytest
-from tests.shells.terminal import Person, Terminal, until
+from tests.shells.terminal import Person, Terminal, stopped_job, until
 
 pytestmark = pytest.mark.parametrize("somebody", ["fish"], indirect=True)
 
@@ -219,15 +215,6 @@ def test_a_persons_own_ctrl_d_stays_theirs(somebody: Person, own: str) -> None:
     assert somebody.tree.said() == []
 
 
-def test_a_closed_terminal_is_told_once_without_a_terminal(somebody: Person) -> None:
-    quiet(somebody)
-    terminal = somebody.shell()
-    terminal.hang_up()
-    until(somebody.tree.said, "nothing was told")
-    assert somebody.tree.said() == ["leave hup"]
-    assert somebody.tree.calls()[0]["ttys"] == [False, False, False]
-
-
 def test_a_terminal_closed_during_the_question(somebody: Person) -> None:
     quiet(somebody, ask=True)
     terminal = somebody.shell()
@@ -236,25 +223,6 @@ def test_a_terminal_closed_during_the_question(somebody: Person) -> None:
     terminal.hang_up()
     until(lambda: len(somebody.tree.said()) == 2, "the hang-up was not told")
     assert somebody.tree.said() == ["leave exit", "leave hup"]
-
-
-def test_kill_hup_with_the_terminal_still_there(somebody: Person) -> None:
-    quiet(somebody)
-    terminal = somebody.shell()
-    os.kill(terminal.pid, signal.SIGHUP)
-    terminal.ends()
-    assert somebody.tree.said() == ["leave eof"]
-
-
-def test_kill_kill_and_exec_run_no_hook(somebody: Person) -> None:
-    quiet(somebody)
-    terminal = somebody.shell()
-    os.kill(terminal.pid, signal.SIGKILL)
-    assert terminal.ends() == 128 + signal.SIGKILL
-    terminal = somebody.shell()
-    terminal.child.sendline("exec true")
-    assert terminal.ends() == 0
-    assert somebody.tree.said() == []
 
 
 def test_a_nested_shell_has_its_own_gate(somebody: Person) -> None:
@@ -290,33 +258,17 @@ def test_exit_in_a_function_is_not_held_back(somebody: Person, line: str) -> Non
     assert somebody.tree.said() == ["leave eof"], "the check still runs, late"
 
 
-def _foreground(pid: int) -> int:
-    """The process group in front on that process's terminal."""
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[5])
-
-
 @pytest.mark.parametrize("way", ["exit 8\r", "\x04"])
 def test_stopped_jobs_fish_warns_and_the_second_attempt_leaves(somebody: Person, way: str) -> None:
     quiet(somebody)
     terminal = somebody.shell()
-    terminal.child.sendline("sleep 100")
-    until(lambda: Path(f"/proc/{_foreground(terminal.pid)}/comm").read_text() == "sleep\n", "sleep did not start")
-    sleeper = _foreground(terminal.pid)
-    terminal.child.send("\x1a")
-    terminal.prompt()
-    try:
+    with stopped_job(terminal):
         terminal.child.send(way)
         assert "There are still jobs active" in terminal.prompt()
         assert somebody.tree.said() == ["leave exit"]
         terminal.child.send(way)
         assert terminal.ends() == (8 if "8" in way else 0)
         assert somebody.tree.said() == ["leave exit", "leave exit --again"]
-    finally:
-        try:
-            os.kill(sleeper, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def test_a_hang_up_after_the_warning_about_jobs_is_still_told(somebody: Person) -> None:

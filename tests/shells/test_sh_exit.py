@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pexpect
 import pytest
-from tests.shells.terminal import Person, Terminal, until
+from tests.shells.terminal import Person, Terminal, stopped_job
 
 EVERY = pytest.mark.parametrize("somebody", ["ksh", "mksh", "dash", "ash"], indirect=True)
 # What is being run is given up to get back to the prompt; ksh93 need not.
@@ -256,28 +255,11 @@ def test_exec_of_redirections_alone_is_no_way_out(somebody: Person) -> None:
 @EVERY
 def test_stopped_jobs_the_shell_warns_and_the_second_attempt_leaves(somebody: Person) -> None:
     terminal = opened(somebody)
-    terminal.child.sendline("/bin/sleep 100")
-    # Not before it is sleep: the shell's child between fork and exec misses the ^Z.
-    until(lambda: Path(f"/proc/{_foreground(terminal.pid)}/comm").read_text() == "sleep\n", "sleep did not start")
-    sleeper = _foreground(terminal.pid)
-    terminal.child.send("\x1a")
-    terminal.prompt()
-    try:
+    with stopped_job(terminal, "/bin/sleep 100"):
         assert "stopped jobs" in terminal.run("exit")
         terminal.child.sendline("exit 8")
         assert terminal.ends() == 8
         assert somebody.tree.said() == ["leave exit"]
-    finally:
-        try:
-            os.kill(sleeper, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-
-def _foreground(pid: int) -> int:
-    """The process group in front on that process's terminal."""
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[5])
 
 
 @pytest.mark.parametrize("somebody", ["mksh", "dash", "ash"], indirect=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from tests.shells.terminal import KINDS, REPO, Person, Terminal, person, until
+from tests.shells.terminal import KINDS, REPO, Person, Terminal, person, stopped_job
 
 TABLE = REPO / "docs" / "ways-out.md"
 SHELLS = list(KINDS)
@@ -71,6 +71,7 @@ def after_the_end(somebody: Person) -> str:
         return NOTHING
     assert len(calls) == 1
     if calls[0]["argv"] == ["leave", "hup"]:
+        assert calls[0]["ttys"] == [False, False, False]
         return TOLD
     assert calls[0]["ttys"][0], "nobody to ask"  # type: ignore[index]
     return ASKED_LATE
@@ -154,13 +155,7 @@ def ctrl_c(somebody: Person) -> str:
 @way("`exit` with stopped jobs")
 def stopped_jobs(somebody: Person) -> str:
     terminal = opened(somebody, code=0)
-    terminal.child.sendline("/bin/sleep 100")
-    # Not before it is sleep: the shell's child between fork and exec misses the ^Z.
-    until(lambda: Path(f"/proc/{foreground(terminal.pid)}/comm").read_text() == "sleep\n", "sleep did not start")
-    sleeper = foreground(terminal.pid)
-    terminal.child.send("\x1a")
-    terminal.prompt()
-    try:
+    with stopped_job(terminal, "/bin/sleep 100"):
         terminal.child.sendline("exit")
         if not came_back(terminal):
             return LEAVES
@@ -168,17 +163,6 @@ def stopped_jobs(somebody: Person) -> str:
         terminal.child.sendline("exit 8")
         assert terminal.ends() == 8
         return WARNS if warned else "silent, then leaves"
-    finally:
-        try:
-            os.kill(sleeper, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-
-def foreground(pid: int) -> int:
-    """The process group in front on that process's terminal."""
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[5])
 
 
 @way("terminal closed")
@@ -215,7 +199,7 @@ def kill_hup(somebody: Person) -> str:
 def kill_kill(somebody: Person) -> str:
     terminal = opened(somebody)
     os.kill(terminal.pid, signal.SIGKILL)
-    terminal.ends()
+    assert terminal.ends() == 128 + signal.SIGKILL
     return after_the_end(somebody)
 
 

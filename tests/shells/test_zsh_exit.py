@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pexpect
 import pytest
-from tests.shells.terminal import Person, Terminal, until
+from tests.shells.terminal import Person, Terminal, foreground, stopped_job, until
 
 pytestmark = pytest.mark.parametrize("somebody", ["zsh"], indirect=True)
 
@@ -270,7 +268,7 @@ def test_ctrl_d_elsewhere_keeps_its_meaning(somebody: Person) -> None:
     quiet(somebody)
     terminal = somebody.shell()
     terminal.child.sendline("cat")
-    until(lambda: Path(f"/proc/{_foreground(terminal.pid)}/comm").read_text() == "cat\n", "cat did not start")
+    until(lambda: Path(f"/proc/{foreground(terminal.pid)}/comm").read_text() == "cat\n", "cat did not start")
     terminal.child.sendline("given")
     terminal.child.expect_exact("given\r\ngiven\r\n")
     terminal.child.sendeof()
@@ -311,15 +309,6 @@ def test_ctrl_d_asks_late_without_ignore_eof(somebody: Person) -> None:
     assert somebody.tree.said() == ["leave eof"]
 
 
-def test_a_closed_terminal_is_told_once_without_a_terminal(somebody: Person) -> None:
-    quiet(somebody)
-    terminal = somebody.shell()
-    terminal.hang_up()
-    until(somebody.tree.said, "nothing was told")
-    assert somebody.tree.said() == ["leave hup"]
-    assert somebody.tree.calls()[0]["ttys"] == [False, False, False]
-
-
 def test_a_terminal_closed_during_the_question(somebody: Person) -> None:
     quiet(somebody, ask=True)
     terminal = somebody.shell()
@@ -328,14 +317,6 @@ def test_a_terminal_closed_during_the_question(somebody: Person) -> None:
     terminal.hang_up()
     until(lambda: len(somebody.tree.said()) == 2, "the hang-up was not told")
     assert somebody.tree.said() == ["leave exit", "leave hup"]
-
-
-def test_kill_hup_with_the_terminal_still_there(somebody: Person) -> None:
-    quiet(somebody)
-    terminal = somebody.shell()
-    os.kill(terminal.pid, signal.SIGHUP)
-    terminal.ends()
-    assert somebody.tree.said() == ["leave eof"]
 
 
 def test_kill_hup_while_a_widget_runs_still_has_a_person(somebody: Person) -> None:
@@ -347,17 +328,6 @@ def test_kill_hup_while_a_widget_runs_still_has_a_person(somebody: Person) -> No
     assert "in a widget" in terminal.rest
     assert somebody.tree.said() == ["leave eof"]
     assert somebody.tree.calls()[0]["ttys"] == [True, True, True]
-
-
-def test_kill_kill_and_exec_run_no_hook(somebody: Person) -> None:
-    quiet(somebody)
-    terminal = somebody.shell()
-    os.kill(terminal.pid, signal.SIGKILL)
-    assert terminal.ends() == 128 + signal.SIGKILL
-    terminal = somebody.shell()
-    terminal.child.sendline("exec true")
-    assert terminal.ends() == 0
-    assert somebody.tree.said() == []
 
 
 def test_a_nested_shell_has_its_own_gate(somebody: Person) -> None:
@@ -413,33 +383,17 @@ def test_exit_in_a_function_or_sourced_file_is_not_held_back(somebody: Person, l
     assert somebody.tree.said() == ["leave eof"], "the check still runs, late"
 
 
-def _foreground(pid: int) -> int:
-    """The process group in front on that process's terminal."""
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[5])
-
-
 @pytest.mark.parametrize("way", ["exit 8\r", "\x04"])
 def test_stopped_jobs_zsh_warns_and_the_second_attempt_leaves(somebody: Person, way: str) -> None:
     quiet(somebody)
     terminal = somebody.shell()
-    terminal.child.sendline("sleep 100")
-    until(lambda: Path(f"/proc/{_foreground(terminal.pid)}/comm").read_text() == "sleep\n", "sleep did not start")
-    sleeper = _foreground(terminal.pid)
-    terminal.child.send("\x1a")
-    terminal.prompt()
-    try:
+    with stopped_job(terminal):
         terminal.child.send(way)
         assert "you have suspended jobs" in terminal.prompt()
         assert somebody.tree.said() == ["leave exit"]
         terminal.child.send(way)
         assert terminal.ends() == (8 if "8" in way else terminal.status)
         assert somebody.tree.said() == ["leave exit", "leave exit --again"]
-    finally:
-        try:
-            os.kill(sleeper, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def test_off_means_no_gate_and_no_late_check(somebody: Person) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.contract.test_front_door import World, until
 from tests.contract.test_front_door import world as world
 
+COMPLETING = Path(__file__).parent / "slurm" / "completing.txt"
 SAID = "Over this login node's limits: "
 
 
@@ -47,3 +49,18 @@ def test_over_the_limits(world: World) -> None:
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_job_that_is_on_its_way_out(world: World) -> None:
+    """In state CG with its program alive: said so, never called gone, and nothing of it is ended."""
+    world.script("squeue", f"exec /bin/cat {COMPLETING}")
+    inside = {"SLURM_JOB_ID": "21", "SLURMD_NODENAME": "n1"}
+    with subprocess.Popen(["/bin/sleep", "60"], stdin=subprocess.DEVNULL, env=inside, start_new_session=True) as worker:
+        try:
+            assert "21 COMPLETING" in world.run("check")[1]
+            code, answer = world.json("check")
+            (item,) = [one for one in answer["processes"]["items"] if one["pid"] == worker.pid]
+            assert (code, item["whose"], item["leftover"]) == (0, "living-job", False)
+            assert world.json("clean", "--yes")[1]["ended"] == [] and worker.poll() is None
+        finally:
+            worker.kill()

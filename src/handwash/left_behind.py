@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import judge, paths, world
+from handwash import paths, remarks, world
 from handwash.messages import _, ngettext
 from handwash.model import Survey, Unknown, Verdict
 from handwash.render import harmless
@@ -79,7 +79,7 @@ def _of_sessions(seen: Survey, verdict: Verdict) -> list[str]:
         if (
             living is not None
             and not living & set(session.jobs)
-            and not judge.of_session(verdict, session.id, session.jobs)
+            and not remarks.of_session(verdict, session.id, session.jobs)
         ):
             history.close(session, "unconfirmed")
     if len(found) > _SESSIONS_SHOWN:
@@ -89,7 +89,7 @@ def _of_sessions(seen: Survey, verdict: Verdict) -> list[str]:
 
 
 def _about(session: Session, verdict: Verdict, living: frozenset[str] | None) -> str:
-    there = judge.of_session(verdict, session.id, session.jobs)
+    there = remarks.of_session(verdict, session.id, session.jobs)
     named = {"session": session.id, "command": harmless(session.command, 40)}
     queued = [job for job in session.jobs if living is not None and job in living]
     if there:

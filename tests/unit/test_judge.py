@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from handwash import judge
+from handwash import judge, remarks
 from handwash.frozen import replace
 from handwash.model import Gpu, GpuUse, Job, Node, Process, Site, Survey, Unknown
 
@@ -370,7 +370,7 @@ def test_a_loop_of_parents_ends() -> None:
 )
 def test_allocations_that_nobody_may_sit_in(rows: Any, inside: str | None, expected: list[str]) -> None:
     """Running, interactive, with GPUs, and not the one that asks."""
-    assert [found.id for found in judge.unattended_jobs(survey("login", inside, jobs=rows))] == expected
+    assert [found.id for found in remarks.unattended_jobs(survey("login", inside, jobs=rows))] == expected
 
 
 def test_one_that_hangs_so_that_nothing_of_it_can_be_read() -> None:
@@ -397,7 +397,7 @@ def test_the_gpus_of_a_job_are_those_of_the_node_s_numbers() -> None:
     seen = survey(
         inside="42", node=Node("compute", "n1", "42", False, (), (2,)), gpus=(gpu(0, minor=2), gpu(2, minor=0))
     )
-    assert [one.index for one in judge.idle_gpus(seen)] == [0]
+    assert [one.index for one in remarks.idle_gpus(seen)] == [0]
 
 
 def gpu(index: int, **changes: Any) -> Gpu:
@@ -427,9 +427,9 @@ def test_idle_gpus(changes: dict[str, Any], idle: bool) -> None:
     """Only the GPUs that the job of this shell holds, and only where idleness is certain."""
     here = Node("compute", "n1", "42", False, (), (1,))
     seen = survey(inside="42", node=here, gpus=(gpu(0), gpu(1, **changes)))
-    assert [one.index for one in judge.idle_gpus(seen)] == ([1] if idle else [])
-    assert judge.idle_gpus(replace(seen, gpus=Unknown("hangs"))) == ()
-    assert judge.idle_gpus(replace(seen, node=Unknown("hangs"))) == ()
+    assert [one.index for one in remarks.idle_gpus(seen)] == ([1] if idle else [])
+    assert remarks.idle_gpus(replace(seen, gpus=Unknown("hangs"))) == ()
+    assert remarks.idle_gpus(replace(seen, node=Unknown("hangs"))) == ()
 
 
 def test_an_ended_allocations_variables_on_the_login_node_make_no_leftover() -> None:
@@ -461,8 +461,8 @@ def test_a_shell_that_outlives_its_job(rows: Any, inside: str, by: str, expected
     seen = survey("compute", inside, jobs=rows)
     assert not isinstance(seen.processes, Unknown)
     chain = tuple(replace(one, attributed_by=by) for one in seen.processes)
-    assert judge.outlived_job(replace(seen, processes=chain)) == expected
-    assert judge.outlived_job(replace(seen, processes=chain, jobs=Unknown("w"))) is None
+    assert remarks.outlived_job(replace(seen, processes=chain)) == expected
+    assert remarks.outlived_job(replace(seen, processes=chain, jobs=Unknown("w"))) is None
 
 
 @pytest.mark.parametrize(
@@ -481,13 +481,13 @@ def test_a_job_that_somebody_sits_in(others: Any, expected: list[str]) -> None:
     """Its srun or salloc runs here in the session that made it, or its shell is there; from elsewhere none can be seen."""
     row = job("42", alloc_host="login1.site", alloc_sid=77)
     seen = survey("login", jobs=(row,), processes=others)
-    assert [found.id for found in judge.unattended_jobs(seen, "login1")] == expected
-    elsewhere = [found.id for found in judge.unattended_jobs(seen, "login2")]
+    assert [found.id for found in remarks.unattended_jobs(seen, "login1")] == expected
+    elsewhere = [found.id for found in remarks.unattended_jobs(seen, "login2")]
     assert elsewhere == ([] if any(one.attributed_by == "allocation" for one in others) else ["42"])
 
 
 def test_the_other_nodes_of_this_job() -> None:
     row = job("42", nodes=("n1", "n2", "n3"))
-    assert judge.other_nodes(survey("compute", "42", jobs=(row, job("43", nodes=("n9",))))) == ("n2", "n3")
-    assert judge.other_nodes(survey("allocation-shell", "42", jobs=(row,))) == ("n1", "n2", "n3")
-    assert judge.other_nodes(survey("login", jobs=(row,))) == ()
+    assert remarks.other_nodes(survey("compute", "42", jobs=(row, job("43", nodes=("n9",))))) == ("n2", "n3")
+    assert remarks.other_nodes(survey("allocation-shell", "42", jobs=(row,))) == ("n1", "n2", "n3")
+    assert remarks.other_nodes(survey("login", jobs=(row,))) == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from handwash import judge, left_behind, limits, survey, tell, world
+from handwash import judge, left_behind, limits, remarks, survey, tell, world
 from handwash.config import Config
 from handwash.exits import Exit
 from handwash.render import harmless, warn
@@ -20,7 +20,7 @@ def banner(settings: Config) -> int:
     now = world.now()
     verdict = judge.judge(seen, world.uid(), now, settings.policy)
     warn("  " + tell.place(seen.node))
-    tell.outlived(judge.outlived_job(seen), sys.stderr)
+    tell.outlived(remarks.outlived_job(seen), sys.stderr)
     tell.three_looks(seen, verdict, sys.stderr)
     for note in left_behind.collect(seen, verdict):
         warn("  " + note)
@@ -28,6 +28,6 @@ def banner(settings: Config) -> int:
         tell.process_table(verdict.leftovers, seen, now, sys.stderr)
         tell.summary(verdict, sys.stderr)
     tell.over_limits(limits.over(seen, verdict, settings.policy, now), sys.stderr)
-    for job in judge.unattended_jobs(seen, world.host()):
+    for job in remarks.unattended_jobs(seen, world.host()):
         warn("  " + tell.job_hint(job))
     return Exit.CLEAN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from handwash import answers, cleaning, giveback, groups, judge, render, survey, tell, tell_clean, world
+from handwash import answers, cleaning, giveback, groups, judge, remarks, render, survey, tell, tell_clean, world
 from handwash.commands import elsewhere
 from handwash.commands.elsewhere import Elsewhere
 from handwash.config import Config
@@ -200,7 +200,7 @@ def _tell_new(result: giveback.Done) -> None:
 
 def _offer_jobs(settings: Config, seen: Survey, yes: bool) -> None:
     """Interactive jobs with GPUs that nobody is seen in: asked about one by one, cancelled never unasked."""
-    for job in judge.unattended_jobs(seen, world.host()):
+    for job in remarks.unattended_jobs(seen, world.host()):
         if yes or not sys.stdin.isatty():
             render.say(tell.job_hint(job))
         elif _is_yes(tell_clean.job_question(job), sys.stdout):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import judge, paths, render, run, tell_clean
+from handwash import paths, remarks, render, run, tell_clean
 from handwash.config import Config
 from handwash.frozen import frozen
 from handwash.messages import _, ngettext
@@ -156,7 +156,7 @@ def ask(seen: Survey, settings: Config) -> Elsewhere:
     """What is left over on the other nodes of this shell's job."""
     job = None if isinstance(seen.node, Unknown) else seen.node.job
     found = Elsewhere(job or "", None)
-    nodes = judge.other_nodes(seen)
+    nodes = remarks.other_nodes(seen)
     if job is None:
         return found
     try:

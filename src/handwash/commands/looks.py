@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handwash import answers, judge, limits, render, survey, tell, tell_gpus, world
+from handwash import answers, judge, limits, remarks, render, survey, tell, tell_gpus, world
 from handwash.config import Config
 from handwash.exits import Exit
 from handwash.model import Judged, Survey, Unknown, Verdict
@@ -46,19 +46,19 @@ def _look(settings: Config, as_json: bool, with_others: bool) -> int:
         answers.show({**answers.check(seen, verdict), **_more(seen, excesses)})
         return _CODES[verdict.verdict]
     render.say(tell.place(seen.node))
-    tell.outlived(judge.outlived_job(seen))
+    tell.outlived(remarks.outlived_job(seen))
     tell.three_looks(seen, verdict)
     rows = shown(verdict, with_others)
     if rows:
         tell.process_table(rows, seen, now)
     tell.over_limits(excesses)
-    tell.not_looked_at(judge.other_nodes(seen))
+    tell.not_looked_at(remarks.other_nodes(seen))
     tell.summary(verdict)
     if with_others:
-        idle = judge.idle_gpus(seen)
+        idle = remarks.idle_gpus(seen)
         if idle:
             render.say(tell_gpus.idle_line(idle))
-        for job in judge.unattended_jobs(seen, world.host()):
+        for job in remarks.unattended_jobs(seen, world.host()):
             render.say(tell.job_hint(job))
     return _CODES[verdict.verdict]
 
@@ -75,7 +75,7 @@ def _more(seen: Survey, excesses: tuple[limits.Excess, ...]) -> dict[str, Any]:
             }
             for excess in excesses
         ],
-        "other_nodes": list(judge.other_nodes(seen)),
+        "other_nodes": list(remarks.other_nodes(seen)),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handwash import cleaning, judge
+from handwash import cleaning, remarks
 from handwash.commands import elsewhere
 from handwash.giveback import Done
 from handwash.messages import _, ngettext
@@ -47,7 +47,7 @@ def plan(session: str, seen: Survey, verdict: Verdict, seconds: float) -> cleani
         if living is None and found.jobs:
             sentence = _("Whether job {job} of session {session} is over could not be told. Nothing was ended.")
             return cleaning.Plan(complaint=sentence.format(session=session, job="+".join(found.jobs)), unsure=True)
-    there = judge.of_session(verdict, session, found.jobs)
+    there = remarks.of_session(verdict, session, found.jobs)
     services = tuple(
         (one, "service") for one in verdict.judged if one.process.session == session and one.whose == "service"
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from handwash.doctor import set_up
 from handwash.doctor.evidence import Evidence, Finding, Machine, Smi
-from handwash.judge import outlived_job
 from handwash.messages import _, ngettext
 from handwash.model import Gpu, Job, Node, Process, Unknown
+from handwash.remarks import outlived_job
 from handwash.schedulers.slurm_partitions import Partition, srun_line
 
 TYPE_CHECKING = False

@@ -1,0 +1,86 @@
+"""What is worth a remark beside the verdict: jobs with nobody in them, idle GPUs, nodes not looked at. Pure."""
+
+from __future__ import annotations
+
+from handwash.model import Gpu, Job, Judged, Survey, Unknown, Verdict
+
+
+def unattended_jobs(survey: Survey, host: str = "") -> tuple[Job, ...]:
+    """Running interactive jobs with GPUs that this shell is not in and that nobody is seen to sit in from `host`, this one.
+
+    Whether someone sits in one from another host cannot be seen, so this is for a remark and a question, not for a verdict.
+    """
+    if isinstance(survey.jobs, Unknown):
+        return ()
+    here = None if isinstance(survey.node, Unknown) else survey.node.job
+    return tuple(
+        job
+        for job in survey.jobs
+        if job.interactive
+        and job.gpus
+        and job.state == "RUNNING"
+        and job.number != here
+        and not _is_attended_from(host, job, survey)
+    )
+
+
+def _is_attended_from(host: str, job: Job, survey: Survey) -> bool:
+    """Its srun or salloc runs in the session that made it, or a shell that salloc gave is still there."""
+    if isinstance(survey.processes, Unknown):
+        return False
+    # The controller calls its own host localhost (22.05).
+    made_here = job.alloc_host.split(".")[0] in (host, "localhost")
+    return any(
+        (made_here and process.sid == job.alloc_sid and process.name in ("srun", "salloc"))
+        or (process.job == job.number and process.attributed_by == "allocation")
+        for process in survey.processes
+        if process.state not in ("Z", "X")
+    )
+
+
+def of_session(verdict: Verdict, session: str, jobs: tuple[str, ...]) -> tuple[Judged, ...]:
+    """What runs here of a session on record. Its cookie goes on into jobs that were submitted from it: those are not its."""
+    return tuple(
+        one
+        for one in verdict.judged
+        if one.process.session == session
+        and one.process.job in (None, *jobs)
+        and one.process.state not in ("Z", "X")
+        and one.whose not in ("service", "other-user")
+    )
+
+
+def other_nodes(survey: Survey) -> tuple[str, ...]:
+    """The nodes of this shell's job that it is not on."""
+    if isinstance(survey.node, Unknown) or isinstance(survey.jobs, Unknown) or survey.node.job is None:
+        return ()
+    number = survey.node.job
+    here = survey.node.host if survey.node.kind == "compute" else None
+    return tuple(node for job in survey.jobs if job.number == number for node in job.nodes if node != here)
+
+
+def outlived_job(survey: Survey) -> str | None:
+    """The job that this shell was started in and that is over: an ssh session into a node outlives it."""
+    if isinstance(survey.jobs, Unknown) or isinstance(survey.processes, Unknown):
+        return None
+    living = {job.number for job in survey.jobs}
+    for process in survey.processes:
+        inside = process.attributed_by in ("cgroup", "environment")
+        if process.pid in survey.chain and inside and process.job is not None and process.job not in living:
+            return process.job
+    return None
+
+
+def idle_gpus(survey: Survey) -> tuple[Gpu, ...]:
+    """GPUs that the job of this shell holds, with nobody on them and nothing to do at this moment.
+
+    A GPU whose utilisation cannot be told (MIG) is not idle, and one that is busy without any process is no idle one either.
+    """
+    if isinstance(survey.node, Unknown) or isinstance(survey.gpus, Unknown):
+        return ()
+    held = survey.node.gpus
+    return tuple(
+        gpu
+        for gpu in survey.gpus
+        if gpu.node_index in held and gpu.utilisation == 0 and gpu.uses_known and not gpu.uses
+    )

@@ -32,19 +32,27 @@ def plan(targets: tuple[Judged, ...], seen: Survey, now: float, stream: TextIO |
 
 def held_back(rows: tuple[tuple[Judged, str], ...], seen: Survey, stream: TextIO | None = None) -> None:
     """What is not ended, with the reason and what to type."""
-    partners = cleaning.mps_partners(seen, [one.process.pid for one, word in rows if word == "mps"])
+    shared(tuple(one for one, word in rows if word == "mps"), seen, stream)
     for one, word in rows:
-        pid, name = one.process.pid, harmless(one.process.name, 40)
         if word == "mps":
-            others = ", ".join(str(other) for other in partners.get(pid, ())[:5])
-            sentence = _(
-                "{pid} {name} shares its GPU through the multi-process service (MPS) with {others}: "
-                "ending it with work queued can end those too. To end it all the same: handwash clean {pid}"
-            )
-            render.say(sentence.format(pid=pid, name=name, others=others), stream)
+            sentence = _("{pid} {name} stays, unless it is asked for by its number: handwash clean {pid}")
         else:
             sentence = _("{pid} {name} is a background service and stays. To end it: handwash clean {pid}")
-            render.say(sentence.format(pid=pid, name=name), stream)
+        render.say(sentence.format(pid=one.process.pid, name=harmless(one.process.name, 40)), stream)
+
+
+def shared(rows: tuple[Judged, ...], seen: Survey, stream: TextIO | None = None) -> None:
+    """Which of them share their GPU through the multi-process service, with whom, and what that means."""
+    partners = cleaning.mps_partners(seen, [one.process.pid for one in rows])
+    for one in rows:
+        pid = one.process.pid
+        if pid in partners:
+            sentence = _(
+                "{pid} {name} shares its GPU through the multi-process service (MPS) with {others}: "
+                "ending it with work queued can end those too."
+            )
+            others = ", ".join(str(other) for other in partners[pid][:5])
+            render.say(sentence.format(pid=pid, name=harmless(one.process.name, 40), others=others), stream)
 
 
 def zombies(judged: tuple[Judged, ...], stream: TextIO | None = None) -> None:

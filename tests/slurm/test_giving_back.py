@@ -226,8 +226,17 @@ def test_clients_of_the_multi_process_service(cluster_linuxproc: Cluster, driver
                 assert running(client)
                 code, answer = ask(cluster, *clean, user=None, env=env)
                 assert code == 1 and answer["held_back"] == [{"pid": client.pid, "why": "mps"}] and running(client)
-                code, answer = ask(cluster, *clean, str(client.pid), user=None, env=env)
-                assert code == 0 and not running(client) and other.poll() is None, answer
+                # At a terminal it is asked about, after a no it lives.
+                shell = pexpect.spawn(clean[0], clean[1:-1], env=env, encoding="utf-8", timeout=30)
+                shell.expect(r"End the MPS client too\? \[y/N\] ")
+                assert str(other.pid) in shell.before
+                shell.sendline("n")
+                shell.expect(pexpect.EOF)
+                shell.close()
+                assert shell.exitstatus == 1 and running(client)
+                done = cluster.run([*clean, str(client.pid)], env=env)
+                assert done.returncode == 0 and not running(client) and other.poll() is None, done
+                assert "(MPS)" in done.stdout
             driver.forget(other.pid)
             with left(cluster, *crowd(cluster, "workers", "1", *DEVICES[:1], "/dev/nvidia-uvm")) as (client,):
                 driver.process(0, client.pid, GIB, kind="mps")

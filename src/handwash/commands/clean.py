@@ -50,11 +50,18 @@ def clean(settings: Config, options: Options) -> int:
     if plan.complaint:
         return _refuse(plan, options.as_json)
     out = sys.stderr if options.as_json else sys.stdout
+    agreed = options.yes
     if not plan.targets and not (other and other.targets):
-        return _nothing(settings, options, seen, verdict, plan, other)
-    if not options.as_json:
+        if not options.dry_run and _may_ask_of_mps(options, plan):
+            tell_clean.held_back(plan.held_back, seen, out)
+            plan = _with_mps(options, plan, out)
+            agreed = bool(plan.targets)
+        if not agreed or not plan.targets:
+            return _nothing(settings, options, seen, verdict, plan, other)
+    elif not options.as_json:
         if plan.targets:
             tell_clean.plan(plan.targets, seen, world.now())
+            tell_clean.shared(plan.targets, seen)
         if other:
             other.show_targets(out)
         tell_clean.held_back(plan.held_back, seen)
@@ -66,11 +73,12 @@ def clean(settings: Config, options: Options) -> int:
             sentence = ngettext("{count} process would be ended.", "{count} processes would be ended.", count)
             render.say(sentence.format(count=count))
         return Exit.FOUND
-    if not options.yes and not _agreed(count, out):
-        if options.as_json:
-            answers.show(_json(None, plan, other))
-        return Exit.FOUND
-    plan = _with_mps(options, seen, plan, out)
+    if not agreed:
+        if not _agreed(count, out):
+            if options.as_json:
+                answers.show(_json(None, plan, other))
+            return Exit.FOUND
+        plan = _with_mps(options, plan, out)
     result = giveback.end_all(settings, seen, plan.targets, only_leftovers=not options.named)
     if other:
         other.end(settings)
@@ -115,7 +123,8 @@ def _nothing(
     if options.as_json:
         answers.show(_json(None, plan, other))
     else:
-        tell_clean.held_back(plan.held_back, seen)
+        if options.dry_run or not _may_ask_of_mps(options, plan):  # else they have just been shown
+            tell_clean.held_back(plan.held_back, seen)
         if options.session is not None:
             render.say(_("Nothing of session {session} is left here.").format(session=harmless(options.session)))
         else:
@@ -174,11 +183,15 @@ def _is_yes(question: str, stream: TextIO) -> bool:
     return sys.stdin.readline().strip().lower()[:1] in ("y", "是")
 
 
-def _with_mps(options: Options, seen: Survey, plan: cleaning.Plan, stream: TextIO) -> cleaning.Plan:
+def _may_ask_of_mps(options: Options, plan: cleaning.Plan) -> bool:
+    return not options.yes and sys.stdin.isatty() and any(word == "mps" for _one, word in plan.held_back)
+
+
+def _with_mps(options: Options, plan: cleaning.Plan, stream: TextIO) -> cleaning.Plan:
     """Clients of the multi-process service are asked about apart, and never ended by --yes alone."""
-    clients = tuple(one for one, word in plan.held_back if word == "mps")
-    if not clients or options.yes or not sys.stdin.isatty():
+    if not _may_ask_of_mps(options, plan):
         return plan
+    clients = tuple(one for one, word in plan.held_back if word == "mps")
     question = ngettext("End the MPS client too? [y/N] ", "End the {count} MPS clients too? [y/N] ", len(clients))
     if not _is_yes(question.format(count=len(clients)), stream):
         return plan

@@ -8,12 +8,13 @@ RUN := $(VENV)/bin/python
 SHELL_FILES := wrappers/safe-srun .ci/run $(wildcard shellhooks/*.bash shellhooks/*.sh src/handwash/srun/*.sh tests/testbed/programs/*.sh)
 MAN_PAGES := $(wildcard man/man1/*.1 man/man5/*.5 man/zh_CN/man1/*.1 man/zh_CN/man5/*.5)
 
-.PHONY: help demo test lint pytest bench messages clean
+.PHONY: help demo test lint pytest bench fault-matrix messages clean
 
 help:
 	@echo "make demo   install into $(VENV) and show safe-srun against plain srun on a leaky script"
 	@echo "make test   lint and all tests (a test that lacks a part is skipped, with the reason)"
 	@echo "make bench  what handwash costs, as ratios"
+	@echo "make fault-matrix  every escapee in every way to end, on real clusters, with srun and with safe-srun (under half an hour)"
 	@echo "make clean  remove $(VENV) and all build output"
 
 # An editable install copies the wrapper and the manual pages.
@@ -50,6 +51,9 @@ bench: $(VENV)/installed
 	$(RUN) benchmarks/source_cost.py
 	$(RUN) benchmarks/safe_srun_cost.py
 	$(RUN) benchmarks/hooks.py
+
+fault-matrix: $(VENV)/installed
+	$(RUN) tests/faults/matrix.py
 
 messages: $(VENV)/installed
 	$(RUN) tools/messages.py update

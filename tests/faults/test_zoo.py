@@ -4,81 +4,25 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.faults.session import carriers
 from tests.testbed import processes
 from tests.testbed.processes import identity, running, wait_until
+from tests.testbed.programs.zoo import ESCAPEES, PYTHON
 
-WRAPPER = Path(__file__).resolve().parents[2] / "wrappers" / "safe-srun"
-# In the command line of everything that a program here starts; each ends by itself in less than two minutes.
+ROOT = Path(__file__).resolve().parents[2]
+WRAPPER = ROOT / "wrappers" / "safe-srun"
+ZOO = [PYTHON, "-I", "-S", str(ROOT / "tests" / "testbed" / "programs" / "zoo.py")]
+# In the command line of every sleeper that a shell here starts; each ends by itself in less than two minutes.
 MARK = f"110.{os.getpid()}1"
-
-PYTHON = {
-    "ignores TERM": """
-signal.signal(signal.SIGTERM, signal.SIG_IGN); ready(); time.sleep(110)""",
-    "stopped": """
-ready(); os.kill(os.getpid(), signal.SIGSTOP); time.sleep(110)""",
-    "two hundred children": """
-for _ in range(200):
-    if os.fork() == 0:
-        time.sleep(110); os._exit(0)
-ready(); time.sleep(110)""",
-    "forks itself anew": """
-ready()
-end = time.monotonic() + 5
-while time.monotonic() < end:
-    if os.fork():
-        os._exit(0)
-    os.setsid(); time.sleep(0.01)""",
-    "restarts its workers": """
-def worker():
-    pid = os.fork()
-    if pid == 0:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL); time.sleep(110); os._exit(0)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-for _ in range(4):
-    worker()
-ready()
-end = time.monotonic() + 100
-while time.monotonic() < end:
-    os.wait(); worker()""",
-    "has a wicked name": """
-open("/proc/self/comm", "w").write("a) b (c\\n) R 1 2"); ready(); time.sleep(110)""",
-    "is a subreaper itself": """
-import ctypes
-ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
-if os.fork() == 0:
-    if os.fork() == 0:
-        os.setsid(); time.sleep(110)
-    os._exit(0)
-ready(); time.sleep(110)""",
-    "keeps zombies": """
-for _ in range(5):
-    if os.fork() == 0:
-        os._exit(0)
-ready(); time.sleep(110)""",
-    "is not dumpable": """
-import ctypes
-ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); ready(); time.sleep(110)""",
-    "clears its environment": """
-os.setsid()
-if os.fork() == 0:
-    ready(); os.execve("/bin/sleep", ["sleep", MARK], {})
-os._exit(0)""",
-    "holds the output open": """
-os.setsid(); os.dup2(3, 1); ready(); time.sleep(110)""",
-}
-HEAD = """
-import os, signal, sys, time
-MARK = sys.argv[1]
-def ready():
-    open(sys.argv[2], "w").close()
-"""
+NEEDS = {"tmux": "tmux", "ssh-agent": "ssh-agent"}
 
 
 def left() -> list[int]:
@@ -87,7 +31,7 @@ def left() -> list[int]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_stays(tmp_path: Path):
+def nobody_else_is_touched() -> Iterator[None]:
     bystander = subprocess.Popen(["sleep", "109.0625"])
     who = identity(bystander.pid)
     yield
@@ -98,31 +42,68 @@ def nobody_stays(tmp_path: Path):
     assert not stayed
 
 
+@pytest.fixture
+def token() -> Iterator[str]:
+    """The word by which the escapees of a test are found."""
+    word = f"zoo-{secrets.token_hex(4)}"
+    yield word
+    processes.end_all(lambda: [who.pid for who, _words, _name in carriers(word)])
+
+
 def supervised(script: str, grace: str = "0.3") -> subprocess.CompletedProcess[str]:
+    return under_safe_srun(["bash", "-c", script], grace)
+
+
+def under_safe_srun(command: list[str], grace: str = "0.3") -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "HANDWASH_GRACE": grace, "MARK": MARK}
-    return subprocess.run(
-        [WRAPPER, "--local", "bash", "-c", script], env=env, capture_output=True, text=True, timeout=60
-    )
+    return subprocess.run([WRAPPER, "--local", *command], env=env, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("name", PYTHON)
-def test_a_program_that(name: str, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(HEAD + PYTHON[name])
-    ready = tmp_path / "ready"
-    script = (
-        f"exec 3>&1; {sys.executable} -I -S {program} {MARK} {ready} </dev/null >/dev/null 2>&1 & "
-        f"for _ in {{1..400}}; do [ ! -e {ready} ] || break; sleep 0.02; done; exit 3"
-    )
+@pytest.mark.parametrize("name", ESCAPEES)
+def test_an_escapee(name: str, tmp_path: Path, token: str, request: pytest.FixtureRequest) -> None:
+    if name in NEEDS and not shutil.which(NEEDS[name]):
+        pytest.skip(f"{name} is not installed")
+    if name == "opens-gpu" and not Path("/dev/nvidia0").exists():
+        # Any cluster of the session has made it.
+        request.getfixturevalue("any_cluster")
+    (tmp_path / "order").write_text("exit 3")
     begun = time.monotonic()
-    done = supervised(script)
-    assert ready.exists()
+    done = under_safe_srun([*ZOO, token, str(tmp_path), name])
+    assert (tmp_path / f"ready-{name}").exists()
     assert done.returncode == 3
-    assert left() == []
+    assert list(carriers(token)) == []
     assert "could not" not in done.stderr
     assert time.monotonic() - begun < 15
-    if name in ("ignores TERM", "restarts its workers"):
+    if name in ("ignores-term", "restarts-workers", "uninterruptible"):
         assert "needed KILL" in done.stderr
+
+
+def test_the_escapees_are_what_they_are_called(tmp_path: Path, token: str) -> None:
+    """Each is in the state that makes it hard to end."""
+    names = ["stopped", "uninterruptible", "zombies", "wicked-name", "two-hundred", "double-fork-cleared"]
+    zoo = subprocess.Popen([*ZOO, token, str(tmp_path), *names])
+    try:
+        assert wait_until((tmp_path / "ready-all").exists, 20)
+
+        def states(name: str) -> list[str]:
+            return [
+                found.state
+                for who, _words, word in carriers(token)
+                if word == name and (found := processes.stat(who.pid))
+            ]
+
+        assert wait_until(lambda: "D" in states("uninterruptible"), 10)
+        assert wait_until(lambda: "T" in states("stopped"), 10)
+        assert len(states("two-hundred")) == 201
+        rows = {word: who.pid for who, _words, word in carriers(token)}
+        assert Path(f"/proc/{rows['wicked-name']}/comm").read_text().startswith("a) b (c")
+        assert processes.environment(rows["double-fork-cleared"]) == {}
+        parent = rows["zombies"]
+        dead = [pid for pid in processes.pids() if (found := processes.stat(pid)) and found.parent == parent]
+        assert len(dead) == 5
+    finally:
+        zoo.kill()
+        zoo.wait()
 
 
 @pytest.mark.parametrize(
@@ -141,23 +122,6 @@ def test_a_shell_that_leaves(script: str) -> None:
     assert done.returncode == 4
     assert left() == []
     assert re.fullmatch(r"handwash: \d process(es)? ended\n", done.stderr)
-
-
-def test_a_new_tmux_server(tmp_path: Path) -> None:
-    if not shutil.which("tmux"):
-        pytest.skip("tmux is not installed")
-    done = supervised(f"tmux -S {tmp_path}/socket -f /dev/null new-session -d 'sleep {MARK}'; exit 5")
-    assert done.returncode == 5
-    assert left() == []
-    assert not [pid for pid in processes.pids() if f"{tmp_path}/socket" in processes.arguments(pid) and identity(pid)]
-
-
-def test_an_ssh_agent(tmp_path: Path) -> None:
-    if not shutil.which("ssh-agent"):
-        pytest.skip("ssh-agent is not installed")
-    done = supervised(f"ssh-agent -a {tmp_path}/agent; exit 6")
-    assert done.returncode == 6
-    assert not [pid for pid in processes.pids() if f"{tmp_path}/agent" in processes.arguments(pid) and identity(pid)]
 
 
 def test_an_already_running_tmux_server_is_left_alone(tmp_path: Path) -> None:

@@ -104,6 +104,24 @@ class Daemons(People):
         self.stop_slurmd(node)
         self.start_slurmd(node)
 
+    def revive(self) -> None:
+        """Waits until both nodes are idle or at work; puts those to use again that Slurm has drained.
+
+        It does so where a step's processes do not go ("Kill task failed").
+        """
+        states = ["sinfo", "-h", "-N", "-o", "%N %T"]
+
+        def useless() -> list[str]:
+            rows = [line.split() for line in self.run(states).stdout.splitlines()]
+            return [name for name, state in rows if state not in ("idle", "mixed", "allocated")]
+
+        if wait_until(lambda: not useless(), 5):
+            return
+        for node in useless():
+            self.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
+        if not wait_until(lambda: not useless(), 15):
+            raise ClusterError(f"not all nodes can be used:\n{self.run(['sinfo', '-N', '-l']).stdout}{self.logs()}")
+
     def daemon(self, name: str, *words: str) -> list[int]:
         """The pids of a daemon of this cluster whose command line holds these words."""
         return [pid for pid in remains.daemons(self.directory, (name,)) if set(words) <= set(processes.arguments(pid))]

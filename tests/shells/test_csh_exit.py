@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
-from tests.shells.terminal import KINDS, REPO, Person, Terminal, stopped_job, until
+from tests.shells.terminal import REPO, Person, Terminal, stopped_job, until
 
 pytestmark = pytest.mark.parametrize("somebody", ["tcsh"], indirect=True)
 HOOK = REPO / "shellhooks" / "handwash.csh"
@@ -280,32 +278,6 @@ def test_the_first_line_says_what_the_shell_knows(somebody: Person, env: dict[st
     terminal = somebody.shell()
     assert terminal.greeting == line.replace("HOST", os.uname().nodename.split(".")[0]) + "\r\n"
     assert somebody.tree.calls() == []
-
-
-def test_once_per_login_and_once_per_job(somebody: Person) -> None:
-    terminal = somebody.shell()
-    assert terminal.run("tcsh") == ""
-    assert "job 42" in terminal.run("setenv SLURM_JOB_ID 42; tcsh")
-    assert terminal.run("tcsh") == ""
-    assert [call["argv"] for call in somebody.tree.calls()] == [["banner"], ["banner"]]
-
-
-def test_shells_below_tcsh_are_quiet(somebody: Person, tmp_path: Path) -> None:
-    """tcsh keeps its terminal where no other shell does."""
-    somebody.env.update(HANDWASH_BANNER="line", HANDWASH_ON_EXIT="off")
-    terminal = somebody.shell()
-    for kind in KINDS.values():
-        if kind.present:
-            other = Person(tmp_path / kind.name, somebody.tree, kind)
-            (tmp_path / "run").write_text(f"#!/bin/sh\nexec env {shlex.join(words(other))}\n")
-            (tmp_path / "run").chmod(0o755)
-            terminal.greeted = False
-            assert "handwash" not in terminal.run(str(tmp_path / "run")), kind.name
-            terminal.run("exit")
-
-
-def words(other: Person) -> list[str]:
-    return [*(f"{name}={value}" for name, value in other.env.items()), *other.kind.argv()]
 
 
 def test_sourcing_forks_once(somebody: Person) -> None:

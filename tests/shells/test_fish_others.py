@@ -153,14 +153,6 @@ def test_nothing_runs_at_a_prompt_and_nothing_is_started(somebody: Person) -> No
     assert re.findall(r"\S+ __handwash\S*", handlers) == ["fish_exit __handwash_late"]
 
 
-def test_the_mark_is_the_only_export(somebody: Person) -> None:
-    names = []
-    for disable in ("1", ""):
-        terminal = somebody.shell(HANDWASH_BANNER="line", HANDWASH_DISABLE=disable)
-        names.append(set(terminal.run("env | sed 's/=.*//'").split()))
-    assert names[1] - names[0] == {"HANDWASH_SHOWN"}
-
-
 # --- the banner -------------------------------------------------------------------------------------------------------
 
 

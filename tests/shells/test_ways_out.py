@@ -195,6 +195,15 @@ def kill_hup(somebody: Person) -> str:
     return after_the_end(somebody)
 
 
+@way("`kill -TERM` of the shell")
+def kill_term(somebody: Person) -> str:
+    terminal = opened(somebody)
+    os.kill(terminal.pid, signal.SIGTERM)
+    # Most ignore it: the next line shows that this one goes on.
+    terminal.child.sendline("")
+    return seen(somebody, terminal)
+
+
 @way("`kill -KILL` of the shell")
 def kill_kill(somebody: Person) -> str:
     terminal = opened(somebody)

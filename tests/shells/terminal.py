@@ -230,7 +230,8 @@ class Terminal:
         before = self.child.before
         if self.kind.name == "ksh" and not self.greeted:
             # ksh93 draws its first prompt twice, and a Ctrl-D that comes in between is an interrupt to it, with and
-            # without the hook.
+            # without the hook. On a busy machine it may not have come to the second one: not before it sleeps.
+            until(lambda: state(self.pid) == "S", "ksh does not wait for a line")
             self.child.expect(["\x08{20,}$", pexpect.TIMEOUT], timeout=0.1)
         self.greeted = True
         return self.plain(str(before))
@@ -244,6 +245,10 @@ class Terminal:
     def run(self, line: str) -> str:
         """Types a line; its output, without the line itself."""
         self.child.sendline(line)
+        if self.kind.name == "ksh":
+            # A first prompt that is drawn again late is not the one that follows the line.
+            self.child.expect("\r+\n")
+            return self.prompt()
         return self.prompt().partition("\r\n")[2]
 
     def leave(self, how: str, status: int) -> None:
@@ -286,6 +291,11 @@ class Terminal:
         # pexpect itself waits for no longer than the delay above.
         until(lambda: not self.child.isalive(), "the shell did not die")
         self.child.close(force=True)
+
+
+def state(pid: int) -> str:
+    """R running, S asleep, Z ended and not looked at yet."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def foreground(pid: int) -> int:

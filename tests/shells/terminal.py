@@ -65,7 +65,10 @@ class ShellKind(NamedTuple):
 
 
 def _found(*names: str) -> str:
-    """The program; HANDWASH_TEST_BASH=/path/to/4.2/bash (ZSH, FISH, TCSH, KSH93, MKSH, DASH, BUSYBOX) tests another one."""
+    """The program; HANDWASH_TEST_BASH=/path/to/4.2/bash (ZSH, FISH, TCSH, KSH93, MKSH, DASH, BUSYBOX) tests another one.
+
+    Two tests want a bash that reads /etc/bash.bashrc, and .bashrc for `ssh host command`: Debian's does, a plain build not.
+    """
     given = os.environ.get(f"HANDWASH_TEST_{names[0].upper()}")
     return given or next((path for path in map(shutil.which, names) if path), f"/usr/bin/{names[0]}")
 

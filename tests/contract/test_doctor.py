@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,12 @@ def test_the_set_up(cluster: World) -> None:
     found = shell_says(cluster)
     assert "hook-inactive" not in found
     assert ".bashrc:" in found["exit-aliased"]["evidence"]
+    assert "interpreter-unusable" not in found
+    start_up = cluster.home / ".bashrc"
+    start_up.write_text(
+        start_up.read_text().replace(f"__handwash_python={sys.executable}", "__handwash_python=/gone/python")
+    )
+    assert "/gone/python" in shell_says(cluster)["interpreter-unusable"]["evidence"]
     state = cluster.folder / "state"
     state.touch()
     code, found, _answer = ask(cluster, env={"XDG_STATE_HOME": str(state)})

@@ -123,12 +123,13 @@ def _set_up(settings: Config) -> dict[str, Any]:
     row = startup_files.find(name or "")
     home = os.path.expanduser("~")
     files = [*row.candidates(home), *_site_files(row.name)] if row else []
-    interpreter, why = _interpreter(hooks.interpreter())
+    blocks = [path for path in dict.fromkeys(files) if _mentions_hook(path)]
+    interpreter, why = _interpreter(_named_interpreter(blocks) or hooks.interpreter())
     state_why, skew = _state()
     return {
         "shell": name,
         "terminal": os.isatty(0) or _has_terminal(),
-        "blocks": [path for path in dict.fromkeys(files) if _mentions_hook(path)],
+        "blocks": blocks,
         "shown": bool(world.env.get("HANDWASH_SHOWN")),
         "disabled": "HANDWASH_DISABLE" if world.env.get("HANDWASH_DISABLE", "0") != "0" else
         "handwash.toml" if settings.disable else None,
@@ -163,6 +164,22 @@ def _mentions_hook(path: str) -> bool:
         return block.has(_bytes(path))
     except (OSError, block.Unbalanced):
         return False
+
+
+def _named_interpreter(blocks: Iterable[str]) -> str | None:
+    """The Python that the first block names: that of an installation that may be gone by now."""
+    import re
+    import shlex
+
+    for path in blocks:
+        found = re.search(r"__handwash_python[= ](.*)", _bytes(path).decode("utf-8", "replace"))
+        try:
+            words = shlex.split(found[1]) if found else []
+        except ValueError:
+            continue
+        if words:
+            return words[0].rstrip(";")
+    return None
 
 
 def _bytes(path: str) -> bytes:

@@ -197,7 +197,7 @@ def test_safe_srun_is_on_the_path(venv: Path, tmp_path: Path) -> None:
 
 
 def test_what_slurm_executes_stays_executable(venv: Path) -> None:
-    (found,) = must(venv / "bin" / "python", "-c", "from handwash.srun.launch import PROLOG; print(PROLOG)").split()
+    (found,) = must(venv / "bin" / "python", "-c", "from handwash.srun.changes import PROLOG; print(PROLOG)").split()
     assert os.access(found, os.X_OK)
 
 

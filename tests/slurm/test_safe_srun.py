@@ -98,50 +98,6 @@ def test_side_by_side_with_plain_srun(cluster_linuxproc: Cluster) -> None:
             cluster.clear()
 
 
-def test_exit_codes_and_errors_are_those_of_srun(any_cluster: Cluster) -> None:
-    """The same command lines with both; the messages of srun itself too."""
-    home = any_cluster.home("alice")
-    for words in (
-        ["true"],
-        ["bash", "-c", "exit 7"],
-        ["bash", "-c", "kill -TERM $$"],
-        ["bash", "-c", "kill -SEGV $$"],
-        ["bash", "-c", "kill -KILL $$"],
-        ["-n3", "bash", "-c", "exit $((SLURM_PROCID + 4))"],
-        ["no-such-program"],
-        ["/etc/passwd"],
-        [str(home)],
-        ["./no-such-program"],
-        ["--no-such-option", "true"],
-        ["-p", "nowhere", "true"],
-        ["--gres=gpu:99", "true"],
-        ["-n"],
-        [],
-        ["--jobid=999999", "true"],
-        ["--cont", "true"],
-        ["-N", "x", "true"],
-        ["--version"],
-        ["--usage"],
-        ["--test-only", "true"],
-        ["-w", "n1", "--test-only"],
-    ):
-        plain = any_cluster.run(["srun", *words], user="alice")
-        done = safe(any_cluster, *words)
-        assert done.returncode == plain.returncode, words
-        if "--test-only" not in words:
-            assert done.stdout == plain.stdout, words
-        ours = [line for line in done.stderr.splitlines() if not line.startswith("handwash: ")]
-        theirs = [
-            line.replace("/usr/bin/srun", "srun")
-            for line in plain.stderr.splitlines()
-            if not re.match(r"slurmstepd.*execve\(\)", line)
-        ]
-        if not any("queued" in line or "--test-only" in words for line in ours + theirs):
-            assert [re.sub(r"\d+\.0", "STEP", line) for line in ours] == [
-                re.sub(r"\d+\.0", "STEP", line) for line in theirs
-            ], words
-
-
 def test_the_environment_is_that_of_srun(any_cluster: Cluster) -> None:
     """Only the session's cookie is added, and what belongs to one run differs; a nested srun would find the person's prolog."""
     # A shell sets PWD where it is missing, and the wrapper is one; a person's environment has it.
@@ -291,19 +247,6 @@ def test_in_anothers_allocation_only_its_own_step_ends(cluster: Cluster, launche
 def test_what_cannot_be_supervised_still_runs(any_cluster: Cluster) -> None:
     """Each with a line that says so, and the queue confirmed."""
     home = any_cluster.home("alice")
-    (home / "programs.conf").write_text("0-1 echo multi %t\n")
-    done = safe(any_cluster, "-n2", "--multi-prog", "programs.conf", check=True)
-    assert sorted(done.stdout.splitlines()) == ["multi 0", "multi 1"]
-    first, last = (line for line in done.stderr.splitlines() if line.startswith("handwash: "))
-    assert "not supervised with --multi-prog" in first
-    assert re.search(r"processes were not looked at; the job has left the queue", last)
-    (home / "nested").write_text("#!/bin/sh\nexec safe-srun -n1 --overlap echo nested\n")
-    (home / "nested").chmod(0o755)
-    (home / "programs.conf").write_text("0 ./nested\n")
-    done = safe(any_cluster, "-n1", "--multi-prog", "programs.conf", check=True)
-    assert done.stdout == "nested\n"
-    (home / "nested").unlink()
-    (home / "programs.conf").unlink()
     done = safe(any_cluster, f"--bcast={home}/copy", "/bin/echo", "copied", check=True)
     assert done.stdout == "copied\n"
     assert "not supervised with --bcast" in done.stderr
@@ -340,41 +283,6 @@ def test_disabled_it_is_plain_srun(any_cluster: Cluster) -> None:
 
 def test_quiet_says_nothing_when_all_is_well(any_cluster: Cluster) -> None:
     assert safe(any_cluster, "-Q", "leaky.sh", check=True).stderr == ""
-
-
-def test_a_prolog_is_started_as_srun_does_it(any_cluster: Cluster) -> None:
-    """With the person's command as its arguments; by a bare name, not at all, or refused: as srun has it. The site's too."""
-    home = any_cluster.home("alice")
-    (home / "prolog").write_text('#!/bin/bash\nprintf "prolog [%s]\\n" "$@" >&2\n')
-    (home / "prolog").chmod(0o755)
-    (home / "text").write_text("")
-    for given in ("./prolog", "prolog", f"{home}/prolog", "none", "None", "/nonexistent", "./text", "text"):
-        words = ["-w", "n1", f"--prolog={given}", "echo", "a b", "c"]
-        plain = any_cluster.run(["srun", *words], user="alice", check=True)
-        done = safe(any_cluster, *words, check=True)
-        assert (done.stdout, done.stderr.replace(receipt(done) + "\n", "")) == (plain.stdout, plain.stderr), given
-    fake = home / "fake"
-    fake.mkdir()
-    (fake / "scontrol").write_text(f"#!/bin/sh\necho 'SrunEpilog = (null)\nSrunProlog              = {home}/prolog'\n")
-    (fake / "scontrol").chmod(0o755)
-    done = safe(any_cluster, "-w", "n1", "echo", "a", env={"PATH": f"{fake}:{any_cluster.env('alice')['PATH']}"})
-    assert (done.returncode, done.stderr.splitlines()[0]) == (0, "prolog [echo]")
-    for path in (home / "prolog", home / "text", fake / "scontrol"):
-        path.unlink()
-    fake.rmdir()
-
-
-def test_the_persons_prolog_still_runs(any_cluster: Cluster) -> None:
-    """Given as an option or by the environment, with the step's ids in its environment."""
-    home = any_cluster.home("alice")
-    script = home / "prolog"
-    script.write_text(f'#!/bin/sh\necho "$SLURM_JOB_ID.$SLURM_STEP_ID" >>{home}/prolog.out\n')
-    script.chmod(0o755)
-    for options, extra in (([f"--prolog={script}"], {}), ([], {"SLURM_PROLOG": str(script)})):
-        done = safe(any_cluster, *options, "bash", "-c", "echo $SLURM_JOB_ID.$SLURM_STEP_ID", env=extra, check=True)
-        assert any_cluster.run(["cat", "prolog.out"], user="alice", check=True).stdout == done.stdout
-        any_cluster.run(["rm", "prolog.out"], user="alice")
-    script.unlink()
 
 
 def test_sessions_are_recorded(any_cluster: Cluster) -> None:

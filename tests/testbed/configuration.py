@@ -37,7 +37,7 @@ TaskPlugin=task/none
 MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-SchedulerParameters=batch_sched_delay=0
+SchedulerParameters=batch_sched_delay=0,bf_interval=1
 SlurmdParameters=config_overrides
 ReturnToService=2
 FirstJobId={first_job}

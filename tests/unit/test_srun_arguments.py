@@ -137,9 +137,8 @@ def test_what_can_be_supervised(monkeypatch):
     def way(*words):
         return launch.choose(parse(words))
 
-    assert way("-n2", "run").supervised
+    assert way("-n2", "run").supervised and way("--multi-prog", "file").supervised
     for words in (
-        ["--multi-prog", "file"],
         ["--bcast", "run"],
         ["--container=x", "run"],
         ["--external-launcher", "run"],

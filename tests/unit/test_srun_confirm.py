@@ -22,15 +22,20 @@ def result(out="", err="", code=0, timed_out=False):
 @pytest.mark.parametrize(
     ("answer", "word"),
     [
-        (result(), GONE),
+        (result("JOBID:STATE\n"), GONE),
+        (result("STEPID:RUNNING\n"), GONE),
+        (result(), UNKNOWN),
+        (result("\n"), UNKNOWN),
         (result(err="slurm_load_jobs error: Invalid job id specified\n", code=1), GONE),
         (result(err="slurm_load_jobs error: Invalid job id specified\n"), GONE),
+        (result("JOBID:STATE\n123:RUNNING\n"), THERE),
         (result("123:RUNNING\n"), THERE),
         (result("123:COMPLETING\n"), THERE),
         (result("123+0:RUNNING\n123+1:RUNNING\n"), THERE),
         (result("123_7:PENDING\n"), THERE),
-        (result("CLUSTER: far\n123:RUNNING\n"), THERE),
-        (result("CLUSTER: far\n"), GONE),
+        (result("CLUSTER: far\nJOBID:STATE\n123:RUNNING\n"), THERE),
+        (result("CLUSTER: far\nJOBID:STATE\n"), GONE),
+        (result("CLUSTER: far\n"), UNKNOWN),
         (result(timed_out=True), UNKNOWN),
         (result(code=1), UNKNOWN),
         (result(err="slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", code=1), UNKNOWN),
@@ -48,25 +53,29 @@ def test_each_answer_means_one_of_three_things(answer, word):
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.integers(-15, 255))
-def test_only_silence_means_gone(out, err, code):
+def test_only_a_header_alone_means_gone(out, err, code):
     answer = slurm_step.parse_queue(result(out, err, code))
     if answer.word == GONE and "Invalid job id" not in err:
         assert code == 0 and not err.strip()
-        assert all(not row.strip() or row.startswith("CLUSTER: ") for row in out.split("\n"))
+        rows = [row.strip() for row in out.split("\n") if row.strip() and not row.startswith("CLUSTER: ")]
+        assert rows[0] in slurm_step.HEADERS and len(rows) == 1
 
 
 def test_the_requests():
     far = Target(("7", "8"), "0", own=True, cluster="far")
     assert slurm_step.queue_argv(far) == [
-        "squeue", "--noheader", "--all", "--clusters=far", "-j", "7,8", "-o", "%i:%T",
+        "squeue", "--all", "--clusters=far", "-j", "7,8", "-o", "%i:%T",
     ]  # fmt: skip
-    assert slurm_step.queue_argv(STEP)[3:5] == ["-s", "123.4"]
+    assert slurm_step.queue_argv(STEP)[2:4] == ["-s", "123.4"]
     assert slurm_step.cancel_argv(OWN, whole_job=True) == ["scancel", "123"]
     assert slurm_step.cancel_argv(OWN, whole_job=False) == ["scancel", "123.0"]
 
 
 def test_anothers_allocation_is_never_cancelled():
     assert slurm_step.cancel_argv(STEP, whole_job=True) == ["scancel", "123.4"]
+
+
+NONE = result("JOBID:STATE\n")
 
 
 class Cluster:
@@ -90,33 +99,33 @@ def ask(target, cluster, urgent=False):
 
 
 def test_a_job_that_is_gone_is_asked_about_once():
-    cluster = Cluster(result())
+    cluster = Cluster(NONE)
     found, pauses = ask(OWN, cluster)
     assert (found.answer, found.cancelled, pauses) == (Answer(GONE), False, [])
 
 
 def test_the_pauses_grow():
-    cluster = Cluster(*[result("123:COMPLETING\n")] * 8, result())
+    cluster = Cluster(*[result("123:COMPLETING\n")] * 8, NONE)
     found, pauses = ask(OWN, cluster)
     assert found.answer.word == GONE and not cluster.cancelled
     assert pauses == list(confirm.PAUSES)
 
 
 def test_what_stays_is_cancelled_and_asked_about_again():
-    cluster = Cluster(*[result("123:RUNNING\n")] * 4, result("123:COMPLETING\n"), result())
+    cluster = Cluster(*[result("123:RUNNING\n")] * 4, result("123:COMPLETING\n"), NONE)
     found, _pauses = ask(OWN, cluster)
     assert found == confirm.Confirmation(Answer(GONE), True)
     assert cluster.cancelled == [["123.0"], ["123"]]
 
 
 def test_when_srun_was_killed_it_is_cancelled_at_once():
-    cluster = Cluster(result("123:RUNNING\n"), result())
+    cluster = Cluster(result("123:RUNNING\n"), NONE)
     ask(OWN, cluster, urgent=True)
     assert cluster.cancelled == [["123.0"], ["123"]]
 
 
 def test_in_anothers_allocation_only_the_step_is_cancelled():
-    cluster = Cluster(result("123.4:RUNNING\n"), result())
+    cluster = Cluster(result("123.4:RUNNING\n"), NONE)
     ask(STEP, cluster, urgent=True)
     assert cluster.cancelled == [["123.4"]]
 
@@ -129,7 +138,7 @@ def test_no_answer_is_never_taken_for_gone():
 
 
 def test_one_missing_answer_is_asked_again():
-    found, _pauses = ask(OWN, Cluster(result(code=1), result()))
+    found, _pauses = ask(OWN, Cluster(result(code=1), NONE))
     assert found.answer.word == GONE
 
 

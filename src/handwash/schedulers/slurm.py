@@ -11,6 +11,8 @@ from handwash.run import CouldNotTell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from handwash.run import Result
 
 # Unit and record separator: no job name can shift a column by holding one of the usual separators. The name comes last.
@@ -234,15 +236,22 @@ def scontrol_config_argv() -> list[str]:
     return ["scontrol", "show", "config"]
 
 
-def parse_proctrack(result: Result) -> str | None:
-    """`cgroup`, `linuxproc` or `pgid` out of `scontrol show config`; None where it does not say."""
-    if result.code != 0:
+def parse_config(result: Result, wanted: Sequence[str]) -> dict[str, str] | None:
+    """These settings out of `scontrol show config`, empty where one is not set; None where that is no answer."""
+    found = dict.fromkeys(wanted, "")
+    if result.code != 0 or result.timed_out:
         return None
     for line in result.out.decode("utf-8", "replace").splitlines():
         name, equals, value = line.partition("=")
-        if equals and name.strip() == "ProctrackType":
-            return value.strip().rpartition("/")[2] or None
-    return None
+        if equals and name.strip() in found:
+            found[name.strip()] = value.strip().replace("(null)", "")
+    return found if any(found.values()) else None
+
+
+def parse_proctrack(result: Result) -> str | None:
+    """`cgroup`, `linuxproc` or `pgid` out of `scontrol show config`; None where it does not say."""
+    found = parse_config(result, ["ProctrackType"])
+    return found["ProctrackType"].rpartition("/")[2] or None if found else None
 
 
 def nodes_in_config(text: str) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from handwash.run import Result
 
 GONE, THERE, UNKNOWN = "gone", "there", "unknown"
+# squeue's names of the two columns asked for (20.11 to 24.11).
+HEADERS = ("JOBID:STATE", "STEPID:RUNNING")
 
 
 @frozen
@@ -58,9 +60,9 @@ def queue_argv(target: Target) -> list[str]:
     """squeue for exactly this job (hidden partitions too) or this step."""
     # The state comes after a colon that no id holds; neither field is anything that a person can choose.
     if target.own:
-        return ["squeue", "--noheader", "--all", *cluster_option(target), "-j", ",".join(target.jobs), "-o", "%i:%T"]
+        return ["squeue", "--all", *cluster_option(target), "-j", ",".join(target.jobs), "-o", "%i:%T"]
     # A step has no state column: its row is its state.
-    return ["squeue", "--noheader", "--all", *cluster_option(target), "-s", ",".join(target.steps), "-o", "%i:RUNNING"]
+    return ["squeue", "--all", *cluster_option(target), "-s", ",".join(target.steps), "-o", "%i:RUNNING"]
 
 
 def parse_queue(result: Result) -> Answer:
@@ -69,10 +71,12 @@ def parse_queue(result: Result) -> Answer:
     if result.timed_out or result.code is None:
         return Answer(UNKNOWN, "squeue did not answer in time")
     rows = [row for row in result.out.decode("utf-8", "replace").split("\n") if row.strip()]
-    # -M names the cluster on a line of its own, also with --noheader.
+    # -M names the cluster on a line of its own before the header.
     rows = [row.strip() for row in rows if not row.startswith("CLUSTER: ")]
+    # Nothing found is a header alone: an answer without one is no answer, of a wrapper around squeue that failed say.
+    headed = bool(rows) and rows[0] in HEADERS
     states = []
-    for row in rows:
+    for row in rows[headed:]:
         number, colon, state = row.partition(":")
         if not colon or not number[:1].isdigit() or not state.replace("_", "").isalpha():
             return Answer(UNKNOWN, "squeue's answer could not be read")
@@ -84,7 +88,7 @@ def parse_queue(result: Result) -> Answer:
         return Answer(GONE)
     if result.code != 0 or words:
         return Answer(UNKNOWN, words[:200] or f"squeue failed with exit code {result.code}")
-    return Answer(GONE)
+    return Answer(GONE) if headed else Answer(UNKNOWN, "squeue printed nothing at all")
 
 
 def cancel_argv(target: Target, *, whole_job: bool) -> list[str]:

@@ -37,6 +37,10 @@ def main(argv: Sequence[str]) -> int:
     from handwash import world
 
     world.hold_closed_streams()
+    if "LC_CTYPE" in os.environ:
+        from handwash.srun import coerced
+
+        coerced.undo()
     local = argv[:1] == ["--local"]
     disabled = world.env.get("HANDWASH_DISABLE", "") not in ("", "0", "false", "no")
     try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import config, world
+from handwash import config, siteinfo, world
 from handwash.frozen import frozen
 from handwash.messages import _
-from handwash.srun import entry, kernel, lines, receipt, sessions
-from handwash.srun.orders import KEPT, Orders
+from handwash.srun import entry, kernel, receipt, sessions
+from handwash.srun.changes import HERE, Changes, in_allocation
+from handwash.srun.orders import Orders
 from handwash.srun.pipe import Pipe
+from handwash.srun.twin import Twin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-PROLOG = os.path.join(HERE, "prolog.sh")
 TASK = os.path.join(HERE, "task.py")
 
 # In the task, before there is a Python: $0 is the warning, then interpreter, -I, -S, script, orders, command. Where the node
@@ -32,9 +32,6 @@ SHIM = (
     'if [ -x "$1" ] && [ -r "$4" ]; then exec "$@"; fi; echo "$0" >&2; shift 5; '
     'command -v "$1" >/dev/null || exit 2; exec "$@"'
 )
-
-# One variable can hold 128 KiB with its name (execve(2), MAX_ARG_STRLEN), in UTF-8.
-KEPT_LIMIT = 32000
 
 
 @frozen
@@ -56,9 +53,7 @@ def choose(line: CommandLine) -> Way:
         return Way(True, False, _("with --no-allocate there is no job to watch over; running plain srun"))
     reason = ""
     names = {option.name for component in line.components for option in component.options}
-    if "multi-prog" in names:
-        reason = "--multi-prog"
-    elif "bcast" in names or "SLURM_BCAST" in world.env:
+    if "bcast" in names or "SLURM_BCAST" in world.env:
         reason = "--bcast"
     elif "external-launcher" in names:
         reason = "--external-launcher"
@@ -66,79 +61,61 @@ def choose(line: CommandLine) -> Way:
         name == "SLURM_CONTAINER" or "_container_image" in name for name in world.env
     ):
         reason = "--container"
-    if not reason:
-        return Way(plain=False, supervised=True)
+    return unsupervised(reason) if reason else Way(plain=False, supervised=True)
+
+
+def unsupervised(option: str) -> Way:
+    """Without supervisors, because of this option."""
     text = _("tasks are not supervised with {option}; the job or step is still confirmed to be gone")
-    return Way(False, False, text.format(option=reason))
+    return Way(False, False, text.format(option=option))
 
 
-def in_allocation() -> bool:
-    """Whether srun will make a step only."""
-    return "SLURM_JOB_ID" in world.env or "SLURM_JOBID" in world.env
+def job_name(component: Component, first: bool) -> list[str]:
+    """srun names a job or step after its command: that is the shim now, so the name is given.
 
-
-def job_name(component: Component) -> list[str]:
-    """srun names a job or step after its command: that is the shim now, so the name is given."""
-    if component.get("job-name") is not None or ("SLURM_JOB_NAME" in world.env and not in_allocation()):
+    A later component's job is named after the first one's command: its step alone has a name of its own (22.05).
+    """
+    if component.get("job-name") is not None or (not in_allocation() and ("SLURM_JOB_NAME" in world.env or not first)):
         return []
     return [f"--job-name={os.path.basename(component.command[0])}"]
 
 
-class Changes:
-    """What is added to srun's environment, and how the command gets the person's own back."""
-
-    def __init__(self, pipe: Pipe, line: CommandLine) -> None:
-        self.environment = dict(world.env)
-        export = line.get("export") or self.environment.get("SLURM_EXPORT_ENV", "ALL")
-        whole_environment = export.upper().split(",")[0] == "ALL"
-        # What the shim's shell may set on its way (dash: PWD; bash: all four).
-        names = ("PWD", "OLDPWD", "SHLVL", "_") if whole_environment else ()
-        self.back: dict[str, str | None] = {name: self.environment.get(name) for name in names}
-        if whole_environment and in_allocation() and line.get("job-name") is None:
-            # The option that names the step would change the allocation's name in the command's environment.
-            self.back["SLURM_JOB_NAME"] = self.environment.get("SLURM_JOB_NAME")
-        # dash drops what no shell can have as a name, bash's exported functions (BASH_FUNC_module%%) among it;
-        # bash as a script's shell drops prompts.
-        dropped = [
-            f"{name}={value}"
-            for name, value in self.environment.items()
-            if name in ("PS1", "PS2") or not (name.isascii() and name.isidentifier())
-        ]
-        kept = lines.join(dropped)
-        if whole_environment and dropped and len(kept) < KEPT_LIMIT:
-            self.set(KEPT, kept)
-        if not pipe.path or not os.access(PROLOG, os.X_OK):
-            return
-        chained = line.get("prolog") or self.environment.get("SLURM_PROLOG")
-        outer = self.environment.pop("HANDWASH_PROLOG", None)
-        if chained == PROLOG:
-            # Within a task that is not supervised nothing puts the variables back: chained to itself it would never end.
-            chained = outer
-        self.set("SLURM_PROLOG", PROLOG)
-        self.set("HANDWASH_REPORT", pipe.path)
-        if chained:
-            self.set("HANDWASH_PROLOG", chained)
-        else:
-            # srun says in it that a prolog runs, and leaves it so for the tasks (22.05).
-            self.back["SLURM_SCRIPT_CONTEXT"] = self.environment.get("SLURM_SCRIPT_CONTEXT")
-
-    def set(self, name: str, value: str) -> None:
-        self.back[name] = self.environment.get(name)
-        self.environment[name] = value
-
-
-def build(line: CommandLine, way: Way, orders: Orders, changes: Changes) -> list[str]:
-    """srun's words with the supervisor under every task."""
-    # The person's own --prolog would win over the variable: ours is given after it, and runs theirs.
-    prolog = [f"--prolog={PROLOG}"] if line.get("prolog") and "SLURM_PROLOG" in changes.back else []
+def build(line: CommandLine, way: Way, orders: Orders, changes: Changes, pipe: Pipe) -> list[str] | None:
+    """srun's words with the supervisor under every task; None where they cannot be put into a file of programs."""
     if not way.supervised:
-        return line.build(lambda component: component.command, lambda component: prolog)
-    warning = "handwash: " + _("this node has no {python}; running without supervision").format(python=sys.executable)
-    shim = ["/bin/sh", "-c", SHIM, warning, sys.executable, "-I", "-S", TASK, orders.pack()]
+        return line.build(lambda component: component.command, lambda component: changes.options)
+    shim = shim_for(orders)
+    commands = {component: before(shim, component, pipe) for component in line.components}
+    if None in commands.values():
+        return None
     return line.build(
-        lambda component: [*shim, *component.command] if component.command else [],
-        lambda component: [*prolog, *job_name(component)],
+        lambda component: commands[component] or (),
+        lambda component: [*changes.options, *job_name(component, component is line.components[0])],
     )
+
+
+def shim_for(orders: Orders) -> list[str]:
+    """The words that go before a command."""
+    warning = "handwash: " + _("this node has no {python}; running without supervision").format(python=sys.executable)
+    return ["/bin/sh", "-c", SHIM, warning, sys.executable, "-I", "-S", TASK, orders.pack()]
+
+
+def is_multi_prog(component: Component) -> bool:
+    """Whether the command is a file that names several."""
+    return component.get("multi-prog") is not None or "SLURM_SRUN_MULTI" in world.env
+
+
+def before(shim: Sequence[str], component: Component, pipe: Pipe) -> Sequence[str] | None:
+    """A component's command with the words of the shim before it, or before each program in its file (None: impossible)."""
+    if not component.command or not is_multi_prog(component):
+        return [*shim, *component.command] if component.command else []
+    from handwash.srun import programs
+
+    path, *more = component.command
+    text = programs.read(path)
+    changed = programs.rewrite(text, shim, len(more)) if text is not None else None
+    file = pipe.put(os.path.basename(path), changed) if changed is not None else None
+    return [file, *more] if file is not None else None
 
 
 def given_jobs(line: CommandLine) -> tuple[str, ...]:
@@ -150,10 +127,10 @@ def given_jobs(line: CommandLine) -> tuple[str, ...]:
     return tuple(job for job in jobs if job)
 
 
-def wait_for(child: int) -> int:
-    """Waits for srun as its twin in the process group; answers its wait status.
+def wait_for(child: int, twin: Twin | None) -> int:
+    """Waits for srun beside it in the process group; answers its wait status.
 
-    What the terminal sends goes to both; what is sent to safe-srun alone is passed on; a stop is shown to the shell.
+    What the terminal or a shell sends goes to both; what is sent to safe-srun alone is passed on; a stop is shown upwards.
     """
     leader = os.getsid(0) == os.getpid()
     while True:
@@ -170,21 +147,11 @@ def wait_for(child: int) -> int:
                     return status
                 if not leader:
                     os.kill(os.getpid(), _signal.SIGSTOP)
-        elif code != kernel.SI_KERNEL:
-            if number == _signal.SIGCONT and not is_stopped(child):
-                continue
+        elif code != kernel.SI_KERNEL and not (twin is not None and twin.had(number)):
             try:
                 os.kill(child, number)
             except ProcessLookupError:
                 pass
-
-
-def is_stopped(child: int) -> bool:
-    """Whether srun still is stopped. A shell continues the whole group, and srun says that it got SIGCONT each time."""
-    from handwash.teardown import identity
-
-    found = identity.read(child)
-    return found is not None and found.state == "T"
 
 
 def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
@@ -196,7 +163,12 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
     changes = Changes(pipe, line)
     changes.set(entry.MARK, entry.mark(srun))
     orders = Orders(session, settings.grace, where, changes.back, own=not given_jobs(line))
-    argv = ["srun", *build(line, way, orders, changes)]
+    words = build(line, way, orders, changes, pipe)
+    if words is None:
+        way = unsupervised("--multi-prog")
+        receipt.say(way.warning)
+        words = build(line, way, orders, changes, pipe) or []
+    argv = ["srun", *words]
     mask = kernel.block_all()
     try:
         child = os.posix_spawn(
@@ -208,11 +180,13 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
         return 125
     # From here on srun's status is what counts. The rest is loaded while srun waits for its allocation.
     watch: tuple[keeper.Plan, record.Main, keeper.Link] | None = None
+    twin: Twin | None = None
     try:
         watch = begin_watch(line, way, orders, label, pipe, child)
+        twin = Twin()
     except Exception as error:
         say_fault(error)
-    status = wait_for(child)
+    status = wait_for(child, twin)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     # Whatever goes wrong now: without a goodbye the keeper finishes the work.
     try:
@@ -286,6 +260,9 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
     main.finish(outcome, words)
     if outcome != "clean" or not line.has("quiet"):
         receipt.say(said)
+    if done.answer.word == GONE:
+        # For the next time, and once a day: the controller has just answered squeue.
+        siteinfo.ask(timeout=1)
 
 
 def report_of_parts(words: Sequence[record.PartWord]) -> keeper.Report | None:

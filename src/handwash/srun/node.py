@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 def main(text: str, command: Sequence[str]) -> None:
     """Runs the command under supervision and ends as it ended. Does not return."""
+    if "LC_CTYPE" in os.environ:
+        from handwash.srun import coerced
+
+        coerced.undo()
     orders = Orders.unpack(text)
     orders.slurmstepd = os.getppid()
     try:

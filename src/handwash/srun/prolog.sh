@@ -1,33 +1,78 @@
-#!/bin/sh
+#!/bin/bash -p
 # srun runs this on the submit host just before it launches a step (SLURM_PROLOG). It tells safe-srun which job and step that
-# is, then becomes the prolog that the person asked for. `<>` opens a pipe without waiting for a reader: should safe-srun be
-# gone, srun must not hang here.
-if [ -p "${HANDWASH_REPORT-}" ]; then
-  jobs=
-  number=0
-  # A heterogeneous job has one job id per component; the variables were named PACK before 20.02 and still are beside HET.
-  while eval "job=\${SLURM_JOB_ID_HET_GROUP_$number-\${SLURM_JOB_ID_PACK_GROUP_$number-}}" && [ -n "$job" ]; do
-    jobs="$jobs${jobs:+,}$job"
-    number=$((number + 1))
-  done
-  printf '%s %s %s\n' "${jobs:-${SLURM_JOB_ID-}}" "${SLURM_STEP_ID-}" "${SLURM_NNODES-}" 1<>"$HANDWASH_REPORT" || :
+# is, then becomes the prolog that the person or the site asked for, in the environment and with the arguments that it would
+# have had. The names are long because a person may have exported the short ones; bash, since dash drops exported functions.
+# HANDWASH_SCRIPTS: see changes.py. epilog.sh is this file with the other half of it.
+
+_handwash_lines=()
+_handwash_rest=${HANDWASH_SCRIPTS-}
+while [ -n "$_handwash_rest" ]; do
+  _handwash_lines+=("${_handwash_rest%%$'\n'*}")
+  case $_handwash_rest in
+    *$'\n'*) _handwash_rest=${_handwash_rest#*$'\n'} ;;
+    *) _handwash_rest= ;;
+  esac
+done
+if [ "${0##*/}" = prolog.sh ]; then
+  # `<>` opens a pipe without waiting for a reader: should safe-srun be gone, srun must not hang here.
+  if [ -p "${_handwash_lines[0]-}" ]; then
+    _handwash_jobs=
+    # A heterogeneous job has one job id per component; the variables were named PACK before 20.02 and still are beside HET.
+    for ((_handwash_number = 0; ; _handwash_number++)); do
+      _handwash_het=SLURM_JOB_ID_HET_GROUP_$_handwash_number
+      _handwash_pack=SLURM_JOB_ID_PACK_GROUP_$_handwash_number
+      _handwash_job=${!_handwash_het-${!_handwash_pack-}}
+      [ -n "$_handwash_job" ] || break
+      _handwash_jobs=$_handwash_jobs${_handwash_jobs:+,}$_handwash_job
+    done
+    printf '%s %s %s\n' "${_handwash_jobs:-${SLURM_JOB_ID-}}" "${SLURM_STEP_ID-}" "${SLURM_NNODES-}" \
+      1<>"${_handwash_lines[0]}" || :
+  fi
+  _handwash_next=${_handwash_lines[1]-}
+  if [ "$_handwash_next" = '?' ]; then
+    # Asked here once a day at most, then remembered (siteinfo.py). For two seconds: a controller that is slow to answer must
+    # not hold the launch up. srun has blocked ALRM and TERM (22.05), so neither timeout(1) nor `read -t 2` would end it.
+    _handwash_next=
+    coproc _handwash_ask { exec scontrol show config 2>/dev/null; }
+    # shellcheck disable=SC2154  # coproc sets it
+    _handwash_pid=$_handwash_ask_PID
+    exec {_handwash_answer}<&"${_handwash_ask[0]}"
+    # Else bash would say that it was killed.
+    disown "$_handwash_pid"
+    for ((_handwash_number = 0; _handwash_number < 100; _handwash_number++)); do
+      read -r -t 0 -u "$_handwash_answer" && break
+      sleep 0.02
+    done
+    [ "$_handwash_number" -lt 100 ] || kill -KILL "$_handwash_pid"
+    while read -r -u "$_handwash_answer" _handwash_name _handwash_equals _handwash_value; do
+      [ "$_handwash_name" != SrunProlog ] || _handwash_next=$_handwash_value
+    done
+    exec {_handwash_answer}<&-
+  fi
+else
+  _handwash_next=${_handwash_lines[3]-}
 fi
-prolog=${HANDWASH_PROLOG-}
-if [ -z "$prolog" ]; then
-  # Ours stands in the place of the site's own SrunProlog (srun(1), --prolog).
-  prolog=$(scontrol show config 2>/dev/null | while read -r name _ value; do [ "$name" != SrunProlog ] || echo "$value"; done)
-fi
-case $prolog in
+# Both scripts find the variables as they were.
+unset HANDWASH_SCRIPTS HANDWASH_SRUN HANDWASH_KEPT SLURM_PROLOG SLURM_EPILOG
+[ -z "${_handwash_lines[2]-}" ] || export "SLURM_PROLOG=${_handwash_lines[2]#=}"
+[ -z "${_handwash_lines[4]-}" ] || export "SLURM_EPILOG=${_handwash_lines[4]#=}"
+
+_handwash_given=$_handwash_next
+case $_handwash_next in
   '' | '(null)' | [Nn][Oo][Nn][Ee]) exit 0 ;;
   */*) ;;
-  *) prolog=./$prolog ;;
+  *) _handwash_next=./$_handwash_next ;;
 esac
-if [ ! -r "$prolog" ] || [ ! -x "$prolog" ]; then
+if [ ! -r "$_handwash_next" ] || [ ! -x "$_handwash_next" ]; then
   # srun's own words; it goes on then.
-  if [ -e "$prolog" ]; then why='Permission denied'; else why='No such file or directory'; fi
-  echo "srun: Access denied for $HANDWASH_PROLOG: $why" >&2
+  if [ -e "$_handwash_next" ]; then _handwash_why='Permission denied'; else _handwash_why='No such file or directory'; fi
+  echo "srun: Access denied for $_handwash_given: $_handwash_why" >&2
   exit 0
 fi
-# A prolog is given the command and its arguments: the person's, without what safe-srun has put before it.
-[ "${8-}" != "${0%/*}/task.py" ] || shift 9
-exec "$prolog" "$@"
+# It is given the command and its arguments: the person's, without what safe-srun has put before it.
+[ "${8-}" != "${BASH_SOURCE[0]%/*}/task.py" ] || shift 9
+case $_handwash_next in
+  *=*) exec "$_handwash_next" "$@" ;;
+  # Bash's own exec would make the whole path its name.
+  *) exec env "$_handwash_next" "$@" ;;
+esac

@@ -88,14 +88,33 @@ def execute(command: Sequence[str], environment: Mapping[str, str]) -> int:
     path = command[0]
     try:
         path = look_up(path, environment)
+        if not path:
+            # Python refuses an empty name by an error of its own; the kernel does not find it.
+            raise FileNotFoundError(2, os.strerror(2))
         os.execve(path, [path, *command[1:]], environment)
     except OSError as error:
-        text = f"handwash: error: execve(): {path}: {error.strerror}\n"
+        number = error.errno or 2
+        # slurmstepd's own words (22.05).
+        text = f"handwash: error: execve(): {missing(path) if number == 2 else path}: {os.strerror(number)}"
+        safe = "".join(letter if letter.isprintable() else "?" for letter in text)
         try:
-            os.write(2, text.encode(errors="surrogateescape"))
+            os.write(2, f"{safe}\n".encode(errors="replace"))
         except OSError:
             pass
-        return error.errno or 2
+        return number
+
+
+def missing(script: str) -> str:
+    """What was not found when this file was to be executed: the interpreter that it names, else itself."""
+    try:
+        with open(script, "rb") as file:
+            first = file.readline(256)
+    except OSError:
+        return script
+    if first[:2] != b"#!":
+        return script
+    name = first[2:].partition(b"\n")[0].lstrip()
+    return f"bad interpreter({os.fsdecode(name)})"
 
 
 def terminal_settings() -> tuple[int, list[object]] | None:

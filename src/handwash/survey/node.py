@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import run, world
+from handwash import run, siteinfo, world
 from handwash.messages import _
 from handwash.model import Job, Node, Unknown
 from handwash.schedulers import slurm
@@ -14,14 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Union
 
-# slurm.conf(5): SLURM_CONF, the build's sysconfdir, and the folder that slurmd fills where the site is configless.
-_CONFIG_FILES = (
-    "/etc/slurm/slurm.conf",
-    "/run/slurm/conf/slurm.conf",
-    "/var/run/slurm/conf/slurm.conf",
-    "/etc/slurm-llnl/slurm.conf",
-    "/usr/local/etc/slurm.conf",
-)
 _SLURMD_SIGNS = (
     "/run/slurmd.pid",
     "/run/slurm/slurmd.pid",
@@ -131,17 +123,8 @@ def _container_sign() -> str | None:
     return next((sign for sign in _CONTAINER_CGROUPS if sign in text), None)
 
 
-def config_file() -> str | None:
-    """The slurm.conf in force, or None where there is none that can be read."""
-    own = world.env.get("SLURM_CONF")
-    for path in (own,) if own else _CONFIG_FILES:
-        if os.access(path, os.R_OK):
-            return path
-    return None
-
-
 def _is_configured_node() -> bool | None:
-    path = config_file()
+    path = siteinfo.config_file()
     if path is None:
         return None
     names = slurm.nodes_in_config(_with_includes(path, depth=4))

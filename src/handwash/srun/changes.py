@@ -1,0 +1,102 @@
+"""What is added to srun's environment, and how the command and the person's own prolog get theirs back."""
+
+from __future__ import annotations
+
+import os
+
+from handwash import siteinfo, world
+from handwash.srun import lines
+from handwash.srun.orders import KEPT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from handwash.srun.arguments import CommandLine
+    from handwash.srun.pipe import Pipe
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROLOG = os.path.join(HERE, "prolog.sh")
+# For both scripts in one variable, a line each: the pipe; then the program to run after ours and the person's own
+# variable, behind an equals sign where it is set, for the prolog and for the epilog.
+SCRIPTS = "HANDWASH_SCRIPTS"
+# The site's own prolog is not known yet: the script has to ask.
+ASK = "?"
+
+# One variable can hold 128 KiB with its name (execve(2), MAX_ARG_STRLEN), in UTF-8.
+KEPT_LIMIT = 32000
+
+
+def in_allocation() -> bool:
+    """Whether srun will make a step only."""
+    return "SLURM_JOB_ID" in world.env or "SLURM_JOBID" in world.env
+
+
+class Changes:
+    """srun's `environment`; `options` to put after the person's; `back`: variables to set (None: take out) for the command."""
+
+    def __init__(self, pipe: Pipe, line: CommandLine) -> None:
+        self.environment = dict(world.env)
+        self.options: list[str] = []
+        export = line.get("export") or self.environment.get("SLURM_EXPORT_ENV", "ALL")
+        exported = [name.partition("=") for name in export.split(",")]
+        whole_environment = export.upper().split(",")[0] == "ALL"
+        # What the shim's shell may set on its way (dash: PWD, IFS; bash: all of them).
+        self.back: dict[str, str | None] = {}
+        for name in ("PWD", "OLDPWD", "SHLVL", "_", "IFS"):
+            self.back[name] = self.environment.get(name) if whole_environment else None
+            for given, equals, value in exported:
+                if given == name:
+                    self.back[name] = value if equals else self.environment.get(name)
+        if whole_environment and in_allocation() and line.get("job-name") is None:
+            # The option that names the step would change the allocation's name in the command's environment. Each
+            # component of a heterogeneous one has a name of its own; the last one used is shown to all (22.05).
+            group = (line.get("het-group") or "0").replace(",", "-").rpartition("-")[2]
+            for name in ("SLURM_JOB_NAME", f"SLURM_JOB_NAME_HET_GROUP_{group}"):
+                if name in self.environment:
+                    self.back["SLURM_JOB_NAME"] = self.environment[name]
+                    break
+        elif whole_environment and len(line.components) > 1 and "SLURM_JOB_NAME" not in self.environment:
+            # One name for all components: the last that was given, else the first command's.
+            first = line.components[0].command[:1]
+            self.back["SLURM_JOB_NAME"] = line.get("job-name") or os.path.basename(first[0] if first else "")
+        # dash drops what no shell can have as a name, bash's exported functions (BASH_FUNC_module%%) among it;
+        # bash as a script's shell drops prompts.
+        dropped = [
+            f"{name}={value}"
+            for name, value in self.environment.items()
+            if name in ("PS1", "PS2") or not (name.isascii() and name.isidentifier())
+        ]
+        kept = lines.join(dropped)
+        if whole_environment and dropped and len(kept) < KEPT_LIMIT:
+            self.set(KEPT, kept)
+        if pipe.path and os.access(PROLOG, os.X_OK):
+            self.add_scripts(pipe, line)
+
+    def add_scripts(self, pipe: Pipe, line: CommandLine) -> None:
+        """Our prolog reports job and step. An epilog is put before the person's own one, which would see our command."""
+        outer = self.environment.get(SCRIPTS, "").split("\n")
+        site = siteinfo.remembered() or {"SrunProlog": ASK, "SrunEpilog": ""}
+        scripts = [pipe.path]
+        for number, (role, setting) in enumerate((("prolog", "SrunProlog"), ("epilog", "SrunEpilog"))):
+            ours = os.path.join(HERE, f"{role}.sh")
+            name = f"SLURM_{role.upper()}"
+            own = self.environment.get(name)
+            if own == ours:
+                # Within a task that is not supervised nothing puts the variables back: chained to itself it would never end.
+                own = outer[2 * number + 2][1:] or None if len(outer) == 5 else None
+            given = line.get(role)
+            chained = given or own or site[setting]
+            scripts += [chained, "" if own is None else f"={own}"]
+            if role == "epilog" and not chained:
+                continue
+            self.set(name, ours)
+            if given:
+                # The option would win over the variable: ours is given after it.
+                self.options.append(f"--{role}={ours}")
+            if role == "prolog" and chained in ("", ASK):
+                # srun says in it that a prolog runs, and leaves it so for the tasks (22.05).
+                self.back["SLURM_SCRIPT_CONTEXT"] = self.environment.get("SLURM_SCRIPT_CONTEXT")
+        self.set(SCRIPTS, "\n".join(scripts))
+
+    def set(self, name: str, value: str) -> None:
+        self.back[name] = self.environment.get(name)
+        self.environment[name] = value

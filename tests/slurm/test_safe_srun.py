@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import signal
@@ -48,9 +47,6 @@ def receipt(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line for line in done.stderr.splitlines() if line.startswith("handwash: ")]
     assert len(lines) == 1, done.stderr
     return lines[0]
-
-
-STEP_NAME = "bash -c 'echo $SLURM_JOB_NAME; squeue -h -s -j $SLURM_JOB_ID -o %j'"
 
 
 def test_a_leaky_script_leaves_nothing(cluster: Cluster) -> None:
@@ -117,131 +113,12 @@ def test_the_environment_is_that_of_srun(any_cluster: Cluster) -> None:
     assert set(plain) == set(supervised)
 
 
-def test_the_environment_without_a_prolog(any_cluster: Cluster) -> None:
-    """No sign of ours is left, and bash's exported functions arrive though a shell that drops them is on the way."""
-    words = ["-w", "n1", "env", "-0"]
-    own = {"BASH_FUNC_f%%": "() {  echo a\n}", "a.b": "x=\ny", "PWD": str(any_cluster.home("alice"))}
-
-    def variables(program: str) -> dict[str, str]:
-        done = any_cluster.run([program, *words], user="alice", env=own, check=True)
-        return dict(entry.partition("=")[::2] for entry in done.stdout.split("\0") if entry)
-
-    plain, supervised = variables("srun"), variables("safe-srun")
-    assert plain.keys() | {"HANDWASH_SESSION"} == supervised.keys()
-    assert {name: supervised[name] for name in own} == own
-
-
 def test_closed_standard_streams(any_cluster: Cluster) -> None:
     """As some daemons start programs: no pipe of ours takes the number of a standard stream."""
     for closed in ("<&-", "<&- >&-"):
         done = any_cluster.run(["bash", "-c", f"safe-srun --gres=gpu:1 bash -c 'exit 4' {closed}"], user="alice")
         assert done.returncode == 4
         assert re.search(r"has left the queue; \d\.\d{3} GPU-hours \(1 × ", receipt(done))
-
-
-def test_the_job_keeps_the_name_that_srun_gives_it(any_cluster: Cluster) -> None:
-    """srun names a job after its command, which is the supervisor's shell now."""
-    show = ["bash", "-c", "squeue -h -j $SLURM_JOB_ID -o %j; echo $SLURM_JOB_NAME; squeue -h -s -j $SLURM_JOB_ID -o %j"]
-    for options in ([], ["-J", "mine"]):
-        plain = any_cluster.run(["srun", *options, *show], user="alice", check=True)
-        assert safe(any_cluster, *options, *show, check=True).stdout == plain.stdout
-    # With a name from the environment the step's own one cannot be set apart from the job's.
-    done = safe(any_cluster, *show, env={"SLURM_JOB_NAME": "theirs"}, check=True)
-    assert done.stdout.splitlines()[:2] == ["theirs", "theirs"]
-    inside = any_cluster.run(
-        ["salloc", "bash", "-c", f"srun {STEP_NAME}; safe-srun {STEP_NAME}"], user="alice", check=True
-    )
-    lines = inside.stdout.splitlines()
-    assert lines[:2] == lines[2:] == ["interactive", "bash"]
-
-
-def test_a_hundred_megabytes_pass_unchanged(any_cluster: Cluster, tmp_path: Path) -> None:
-    """Through standard input and output, with standard error apart."""
-    block = bytes(range(256)) * 4096
-    wanted = hashlib.sha256(block * 100).hexdigest()
-    with cat_input(block, 100) as source:
-        child = any_cluster.popen(
-            ["safe-srun", "bash", "-c", "cat; echo apart >&2"],
-            user="alice",
-            stdin=source,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert child.stdout is not None and child.stderr is not None
-        found = hashlib.sha256()
-        while chunk := child.stdout.read(1 << 20):
-            found.update(chunk)
-        errors = child.stderr.read().decode()
-        assert child.wait() == 0
-        child.stdout.close()
-        child.stderr.close()
-    assert found.hexdigest() == wanted
-    assert errors.startswith("apart\n")
-
-
-class cat_input:
-    """A pipe into which a child process writes blocks."""
-
-    def __init__(self, block: bytes, count: int) -> None:
-        program = (
-            f"import os\nblock = bytes(range(256)) * 4096\nfor _ in range({count}):\n"
-            "  view = memoryview(block)\n  while view: view = view[os.write(1, view):]"
-        )
-        self.writer = subprocess.Popen(["python3", "-I", "-S", "-c", program], stdout=subprocess.PIPE)
-
-    def __enter__(self):
-        return self.writer.stdout
-
-    def __exit__(self, *_error: object) -> None:
-        assert self.writer.stdout is not None
-        self.writer.stdout.close()
-        self.writer.wait()
-
-
-def test_tasks_and_nodes(cluster: Cluster) -> None:
-    """Four tasks on two nodes, each with escapees: all gone, on both nodes, said once."""
-    script = "setsid sleep 110.3 >/dev/null 2>&1 & (env -i setsid sleep 110.4 >/dev/null 2>&1 &) ; echo $SLURM_PROCID"
-    done = safe(cluster, "-N2", "-n4", "--label", "bash", "-c", script, check=True)
-    assert sorted(done.stdout.splitlines()) == [f"{number}: {number}" for number in range(4)]
-    assert not [pid for pid in cluster.processes("alice") if processes.arguments(pid)[1:] in (["110.3"], ["110.4"])]
-    assert "8 processes ended; the job has left the queue" in receipt(done)
-    assert queue(cluster) == []
-
-
-def test_a_heterogeneous_job(any_cluster: Cluster) -> None:
-    """Both components are supervised, and both job ids are confirmed."""
-    leak = "setsid sleep 110.3 >/dev/null 2>&1 & echo $0"
-    done = safe(any_cluster, "-n1", "bash", "-c", leak, "one", ":", "-n2", "bash", "-c", leak, "two", check=True)
-    assert sorted(done.stdout.split()) == ["one", "two", "two"]
-    assert "3 processes ended; the job has left the queue" in done.stderr
-    assert re.search(r"job \d+\+\d+:", done.stderr)
-    assert queue(any_cluster) == []
-
-
-@pytest.mark.parametrize("launcher", ["salloc", "sbatch"])
-def test_in_anothers_allocation_only_its_own_step_ends(cluster: Cluster, launcher: str) -> None:
-    """The allocation and its other step go on; the receipt speaks of the step."""
-    inside = (
-        "srun --overlap sleep 109.5 & other=$!; safe-srun --overlap leaky.sh 3; echo code $?; "
-        "squeue -h -s -j $SLURM_JOB_ID -o %j; squeue -h -j $SLURM_JOB_ID -o %T; kill $other; wait; echo over"
-    )
-    home = cluster.home("alice")
-    if launcher == "salloc":
-        done = cluster.run(["salloc", "-w", "n1", "bash", "-c", inside], user="alice")
-        text = done.stdout + done.stderr
-    else:
-        cluster.run(["sbatch", "-w", "n1", "-o", "out", "--wrap", inside], user="alice", check=True)
-        assert wait_until(lambda: (home / "out").exists() and "over" in (home / "out").read_text(), 40)
-        text = (home / "out").read_text()
-        (home / "out").unlink()
-    assert "code 3\n" in text
-    pids = [int(pid) for pid in re.findall(r"^(?:background|nohup|setsid|double-fork\S*) (\d+)$", text, re.MULTILINE)]
-    assert len(pids) == 5 and not [pid for pid in pids if identity(pid)]
-    assert re.search(r"handwash: step \d+\.\d+: 5 processes ended; the step has ended$", text, re.MULTILINE)
-    after = text.partition("code 3\n")[2]
-    assert "sleep\n" in after and "leaky.sh\n" not in after
-    assert "RUNNING\n" in after
-    assert wait_until(lambda: queue(cluster) == [], 20)
 
 
 def test_what_cannot_be_supervised_still_runs(any_cluster: Cluster) -> None:
@@ -251,6 +128,13 @@ def test_what_cannot_be_supervised_still_runs(any_cluster: Cluster) -> None:
     assert done.stdout == "copied\n"
     assert "not supervised with --bcast" in done.stderr
     (home / "copy").unlink()
+    # In a task that is not supervised our prolog is still in the environment: not chained to itself.
+    (home / "nested").write_text("#!/bin/sh\nexec safe-srun -n1 --overlap echo nested\n")
+    (home / "nested").chmod(0o755)
+    done = safe(any_cluster, f"--bcast={home}/copy", "./nested", check=True)
+    assert done.stdout == "nested\n"
+    for name in ("nested", "copy"):
+        (home / name).unlink()
     done = safe(any_cluster, "--async", "true")
     assert done.returncode == 125 and "--async" in done.stderr
 

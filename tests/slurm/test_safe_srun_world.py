@@ -26,10 +26,11 @@ def put_before(cluster: Cluster, program: str, script: str) -> dict[str, str]:
     [
         ("exec sleep 60", "squeue did not answer in time"),
         ("exit 1", "squeue failed with exit code 1"),
+        ("exit 0", "squeue printed nothing at all"),
         ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 0", "Unable to contact"),
         ("printf '1:RUN\\033[31mNING\\n'", "could not be read"),
     ],
-    ids=["hangs", "fails", "error-with-exit-0", "escape-sequence"],
+    ids=["hangs", "fails", "says-nothing", "error-with-exit-0", "escape-sequence"],
 )
 def test_squeue_that_cannot_be_believed(cluster_pgid: Cluster, script: str, said: str) -> None:
     """The command's code and the teardown are the same, the receipt says that it could not tell, in bounded time."""

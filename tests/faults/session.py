@@ -213,7 +213,8 @@ class Session:
                 for pid, _name in chain
                 if processes.program(pid) == "srun" and (parents[pid] == safe if self.tool == SAFE else pid == safe)
             ],
-            "keeper": [pid for pid, name in chain if name == "entry" and pid != safe],
+            "keeper": [pid for pid, name in chain if name == "entry" and safe not in (pid, parents[pid])],
+            "twin": [pid for pid, name in chain if name == "entry" and parents[pid] == safe],
             "guardian": [pid for pid in tasks if pid not in outer and pid not in inner],
             "outer": outer,
             "inner": inner,

@@ -25,6 +25,7 @@ ONCE = [
     ("pgid", "guardian, then TERM"),
     ("pgid", "KILL stepd+both"),
     ("pgid", "KILL keeper"),
+    ("pgid", "KILL twin"),
     ("pgid", "slurmd restarted"),
     ("pgid", "frozen"),
     ("pgid", "moved"),
@@ -38,6 +39,7 @@ STATUS = {
     "KILL inner": 137,
     "KILL outer+inner": 137,
     "KILL keeper": 0,
+    "KILL twin": 0,
     "KILL guardian": 0,
 }
 CELLS = [(proctrack, way) for proctrack in PROCTRACKS for way in EVERYWHERE] + ONCE

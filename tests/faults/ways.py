@@ -142,6 +142,7 @@ WAYS: dict[str, Way] = {
     "guardian, then TERM": Way(after_its_guardian(signal.SIGTERM), [SAFE]),
     "guardian, then KILL": Way(after_its_guardian(signal.SIGKILL), [SAFE]),
     "KILL keeper": Way(killed("keeper", then="exit 0"), [SAFE]),
+    "KILL twin": Way(killed("twin", then="exit 0"), [SAFE]),
     "KILL safe-srun+both": Way(killed(SAFE, "outer", "inner"), [SAFE]),
     "KILL both+guardian": Way(
         killed("outer", "inner", "guardian"),

@@ -175,10 +175,12 @@ def test_it_speaks_chinese(venv: Path) -> None:
 
 def test_tables_come_out(venv: Path, tmp_path: Path) -> None:
     """rich and the other dependencies are found from the interpreter that starts without site-packages."""
-    home = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
-    must(venv / "bin" / "safe-srun", "--local", "true", **home)
-    shown = must(venv / "bin" / "handwash", "sessions", **home)
-    assert "true" in shown and "outcome" in shown
+    with subprocess.Popen(["sleep", "100"], start_new_session=True) as sleeper:
+        try:
+            done = run(venv / "bin" / "handwash", "clean", "--dry-run", str(sleeper.pid), HOME=str(tmp_path))
+        finally:
+            sleeper.kill()
+    assert re.search(rf"PID +user .*\n *{sleeper.pid} .* sleep 100 ", done.stdout), done.stdout + done.stderr
 
 
 def test_the_hook_is_found(venv: Path) -> None:

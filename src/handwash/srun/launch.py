@@ -147,11 +147,20 @@ def wait_for(child: int, twin: Twin | None) -> int:
                     return status
                 if not leader:
                     os.kill(os.getpid(), _signal.SIGSTOP)
-        elif code != kernel.SI_KERNEL and not (twin is not None and twin.had(number)):
-            try:
-                os.kill(child, number)
-            except ProcessLookupError:
-                pass
+        elif code == kernel.SI_KERNEL:
+            # A terminal that closes hangs up its session leader alone (`ssh -t host safe-srun …`): plain srun would be that.
+            if leader and number == _signal.SIGHUP:
+                pass_on(child, number)
+        elif not (twin is not None and twin.had(number)):
+            pass_on(child, number)
+
+
+def pass_on(child: int, number: int) -> None:
+    """A signal to srun, which may have ended."""
+    try:
+        os.kill(child, number)
+    except ProcessLookupError:
+        pass
 
 
 def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:

@@ -16,7 +16,7 @@ from handwash.frozen import frozen
 from handwash.schedulers.slurm_step import GONE, Target
 from handwash.srun import confirm, history, lines, record
 from handwash.srun.apart import live_apart
-from handwash.srun.pipe import Pipe
+from handwash.srun.pipe import Pipe, prune
 from handwash.teardown import end, identity
 
 TYPE_CHECKING = False
@@ -86,6 +86,7 @@ class Keeper:
         self.main.helpers.append((me, identity.start_of(me) or 0))
         self.main.write()
         history.prune()
+        prune(self.pipe.folder)
         poller = select.poll()
         poller.register(self.connection.fileno(), select.POLLIN)
         if self.pipe.fd >= 0:

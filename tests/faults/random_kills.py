@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import time
@@ -19,7 +20,7 @@ WHO = (SAFE, "srun", "outer", "inner", "guardian")
 MOMENTS = 1.5
 # The command ends by itself so long after its start, if it still lives.
 COMMAND = 3.0
-PATIENCE = 40.0
+PATIENCE = 20.0
 SIDE_BY_SIDE = 4
 # The usual ones, and each kind that needs more than a signal.
 ANIMALS = (
@@ -83,10 +84,7 @@ def one(cluster: Cluster, throw: Throw) -> Outcome:
                 for who in [who for pid in found if (who := identity(pid))]:
                     send(who, signal.SIGKILL)
             time.sleep(max(0.0, session.started + COMMAND - time.monotonic()))
-            begun = session.deed
-            session.order("exit 0")
-            if begun is not None:
-                session.deed = begun
+            session.order("exit 0", after_deed=session.deed is not None)
             ended = session.watch(PATIENCE)
     except Exception as error:
         fault = f"{type(error).__name__}: {error}"
@@ -114,7 +112,7 @@ def play(cluster: Cluster, seed: int, count: int, at_once: int) -> int:
     todo = list(throws(seed, count, at_once))
     outcomes: list[Outcome] = []
     victims: list[str] = []
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+    with contextlib.suppress(KeyboardInterrupt), ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         for first in range(0, count, SIDE_BY_SIDE):
             with bystanders(cluster) as people:
                 for outcome in pool.map(lambda throw: one(cluster, throw), todo[first : first + SIDE_BY_SIDE]):
@@ -134,5 +132,5 @@ def play(cluster: Cluster, seed: int, count: int, at_once: int) -> int:
             f"{sum(bool(outcome.red()) for outcome in mine)} red, said: "
             + ", ".join(f"{word} {number}" for word, number in sorted(said.items())),
         )
-    print(f"  wrong victims: {len(victims)}", flush=True)
+    print(f"  {len(outcomes)} runs, wrong victims: {len(victims)}", flush=True)
     return sum(bool(outcome.red()) for outcome in outcomes) + len(victims)

@@ -270,9 +270,10 @@ class Session:
         """How many seconds old a process was when the deed was done; negative for one that was started later."""
         return self.deed_since_boot - who.started / os.sysconf("SC_CLK_TCK")
 
-    def order(self, text: str) -> None:
-        """Tells the command how to end."""
-        self.begin()
+    def order(self, text: str, *, after_deed: bool = False) -> None:
+        """Tells the command how to end; that is the deed unless another one was done before and lasts."""
+        if not after_deed:
+            self.begin()
         scratch = self.place / "order.new"
         scratch.write_text(text)
         scratch.rename(self.place / "order")

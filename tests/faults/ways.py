@@ -139,6 +139,8 @@ WAYS: dict[str, Way] = {
     "KILL inner": Way(killed("inner"), [SAFE]),
     "KILL outer+inner": Way(killed("outer", "inner"), [SAFE]),
     "KILL guardian": Way(killed("guardian", then="exit 0"), [SAFE]),
+    "KILL inner+guardian": Way(killed("inner", "guardian"), [SAFE]),
+    "KILL outer+guardian": Way(killed("outer", "guardian"), [SAFE]),
     "guardian, then TERM": Way(after_its_guardian(signal.SIGTERM), [SAFE]),
     "guardian, then KILL": Way(after_its_guardian(signal.SIGKILL), [SAFE]),
     "KILL keeper": Way(killed("keeper", then="exit 0"), [SAFE]),

@@ -107,6 +107,21 @@ def test_another_one_takes_the_place_of_one_that_died(tmp_path: Path) -> None:
     assert (item["outcome"], item["left"]) == ("clean", [])
 
 
+@pytest.mark.parametrize("member", ["inner", "outer"])
+def test_killed_together_with_one_supervisor(tmp_path: Path, member: str) -> None:
+    """The other supervisor makes a new guardian, whatever of the two it notices first."""
+    for number in range(8):
+        home = tmp_path / str(number)
+        home.mkdir()
+        session = Local(home, f"{UNSEEN}; exec sleep {STAYS}")
+        (old,) = session.guardians()
+        kill(*((old, getattr(session, member)) if number % 2 else (getattr(session, member), old)))
+        _out, errors = session.child.communicate(timeout=20)
+        assert wait_until(lambda: not sleepers(), 10 if member == "outer" else 0.5)
+        assert member == "outer" or errors == "handwash: 2 processes ended\n"
+        assert wait_until(lambda session=session: not session.guardians(), 20)
+
+
 @pytest.mark.parametrize("who", ["guardian first", "at once"])
 def test_the_new_one_knows_its_work(tmp_path: Path, who: str) -> None:
     session = Local(tmp_path, f"{UNSEEN}; exec sleep {STAYS}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
 from collections.abc import Iterator
 
 import pytest
 from tests.testbed import processes
 from tests.testbed.cluster import Cluster
+from tests.testbed.processes import wait_until
 
 pytestmark = pytest.mark.usefixtures("handwash_venv")
 
@@ -81,3 +84,47 @@ def test_a_site_that_calls_safe_srun_srun(cluster_pgid: Cluster, manner: str, na
     assert len(left) >= 3 and not [pid for pid in left if processes.identity(int(pid))]
     assert done.stderr.count("the job has left the queue") == 1
     assert "HANDWASH_SRUN=" not in done.stdout and "HANDWASH_SESSION=" in done.stdout
+
+
+KILLED = "salloc --quiet --no-shell -J true -n1 -w n1 --overcommit; "
+
+
+@pytest.mark.parametrize("safe_srun_too", [False, True], ids=["srun", "srun-and-safe-srun"])
+def test_srun_killed_between_its_allocation_and_its_launch(cluster_pgid: Cluster, safe_srun_too: bool) -> None:
+    """Its job is found and given back; another one of the same name, from another session, stays."""
+    made = [*KILLED.rstrip("; ").split()]
+    cluster_pgid.run(made, user="alice", check=True)
+    (bystander,) = cluster_pgid.jobs()
+    also = "kill -KILL $PPID; " if safe_srun_too else ""
+    env = put_before(cluster_pgid, "srun", f"{KILLED}{also}kill -KILL $$")
+    done = cluster_pgid.run(["safe-srun", "true"], user="alice", env=env)
+    assert done.returncode in (137, -9)
+    if not safe_srun_too:
+        assert "srun ended before it had started anything; the job was cancelled and has left the queue" in done.stderr
+    assert wait_until(lambda: [row.id for row in cluster_pgid.jobs()] == [bystander.id], 20)
+
+    def outcome() -> str:
+        said = cluster_pgid.run(["handwash", "sessions", "--json"], user="alice").stdout
+        return str(json.loads(said)["items"][0]["outcome"])
+
+    assert wait_until(lambda: outcome() == "clean", 20)
+    cluster_pgid.run(["scancel", bystander.id], user="alice")
+    assert cluster_pgid.wait_no_jobs()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [KILLED, "env -u SLURM_PROLOG srun.real -J true -n1 -w n1 --overcommit sleep 60 >srun.log 2>&1 & sleep 1; "],
+    ids=["two", "attended"],
+)
+def test_a_job_that_may_be_somebody_elses_is_left_alone(cluster_pgid: Cluster, more: str) -> None:
+    """Two that could be it, or one in which a living srun may sit: nothing is cancelled, and the receipt says so."""
+    real = shutil.which("srun")
+    first = more if "srun.real" in more else KILLED + more
+    env = put_before(cluster_pgid, "srun", f"{first.replace('srun.real', str(real))}kill -KILL $$")
+    done = cluster_pgid.run(["safe-srun", "true"], user="alice", env=env)
+    assert "could not tell which job this was" in done.stderr and "has left" not in done.stderr
+    rows = cluster_pgid.jobs()
+    assert len(rows) == (1 if "srun.real" in more else 2) and {row.state for row in rows} == {"RUNNING"}
+    cluster_pgid.run(["scancel", *(row.id for row in rows)], user="alice")
+    assert cluster_pgid.wait_no_jobs()

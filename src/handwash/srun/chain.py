@@ -26,6 +26,8 @@ else:
 
 SO_PEERCRED = 17
 REPLY_LIMIT = 1.0
+# How long a guardian may search and end, beyond the grace that it gives.
+SEARCH_LIMIT = 15.0
 
 
 def peer_uid(connection: _socket.socket) -> int:
@@ -47,6 +49,8 @@ class Chain:
         self.heard = b""
         self.ends: tuple[_socket.socket, _socket.socket] | None = None
         self.is_second = False
+        # Orphans may have gone to init while a guardian was made (see `renew`): another one's search has to find them.
+        self.leaked = False
 
     def open(self) -> None:
         """Before the second one is made: the way between the two."""
@@ -78,14 +82,12 @@ class Chain:
     def renew(self) -> None:
         """Another guardian where this one has died; where none can be had the session goes on without."""
         try:
-            data = self.connection.recv(4096, _socket.MSG_DONTWAIT)
+            while data := self.connection.recv(4096, _socket.MSG_DONTWAIT):
+                self.heard += data
         except BlockingIOError:
             return
         except OSError:
-            data = b""
-        if data:
-            self.heard += data
-            return
+            pass
         # It is to fall to init, not to us: see `start`.
         kernel.become_subreaper(False)
         try:
@@ -144,6 +146,19 @@ class Chain:
             return self.connection.recv(64) if poller.poll(seconds * 1000) else b""
         except OSError:
             return b""
+
+    def leave(self) -> None:
+        """At the task's end: says goodbye; without one the guardian looks for what may be left."""
+        if not self.leaked:
+            self.goodbye()
+            return
+        try:
+            self.connection.shutdown(_socket.SHUT_WR)
+        except OSError:
+            return
+        while self.hear(SEARCH_LIMIT):
+            pass
+        self.connection.close()
 
     def goodbye(self) -> None:
         """The clean end. Returns when the guardian has written down what it knows, and has gone if it goes (bounded).

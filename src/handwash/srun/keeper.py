@@ -13,7 +13,7 @@ import select
 
 from handwash import world
 from handwash.frozen import frozen
-from handwash.schedulers.slurm_step import GONE, Target
+from handwash.schedulers.slurm_step import GONE, Answer, Target
 from handwash.srun import confirm, history, lines, record
 from handwash.srun.apart import live_apart
 from handwash.srun.pipe import Pipe, prune
@@ -63,6 +63,10 @@ class Plan:
     given_jobs: tuple[str, ...]
     cluster: str
     supervised: bool
+    # What an own job of this srun is called (empty: not known), in which session (getsid(2)) it is made, and since when.
+    name: str = ""
+    sid: int = 0
+    started: float = 0.0
 
     def target(self, report: Report) -> Target:
         return Target(report.jobs, report.step, not self.given_jobs, self.cluster)
@@ -154,12 +158,27 @@ class Keeper:
         self.take_report()
         self.pipe.remove()
         if self.report is None:
-            self.main.finish("unconfirmed", record.parts_of(self.plan.session, self.main.where))
+            done = give_back(self.plan, self.main)
+            self.main.finish("clean" if done is not None and done.answer.word == GONE else "unconfirmed", [])
             return
         target = self.plan.target(self.report)
         done = confirm.confirm(target, urgent=True)
         words, silent = wait_for_words(self.plan, self.report, self.main.where, done.answer.word == GONE)
         self.main.finish(outcome(self.plan, done, words, silent), words)
+
+
+def give_back(plan: Plan, main: record.Main) -> confirm.Confirmation | None:
+    """Ends and confirms the job of an srun that died before it had started anything; None where it could not be told which.
+
+    Sets the job in the record. Where there is no such job that is confirmed.
+    """
+    from handwash.srun import unreported
+
+    jobs = unreported.find(plan)
+    if not jobs:
+        return None if jobs is None else confirm.Confirmation(Answer(GONE))
+    main.set(job=jobs[0])
+    return confirm.confirm(Target(jobs, "0", True, plan.cluster), urgent=True)
 
 
 def outcome(plan: Plan, done: confirm.Confirmation, words: list[record.PartWord], silent: int) -> str:

@@ -224,7 +224,14 @@ def begin_watch(
     from handwash.teardown import identity
 
     cluster = line.get("clusters") or line.get("cluster") or world.env.get("SLURM_CLUSTERS", "")
-    plan = keeper.Plan(orders.session, orders.grace, given_jobs(line), cluster, way.supervised)
+    name = ""
+    if len(line.components) == 1:
+        name = (
+            line.get("job-name") or world.env.get("SLURM_JOB_NAME") or os.path.basename(line.components[0].command[0])
+        )
+    plan = keeper.Plan(
+        orders.session, orders.grace, given_jobs(line), cluster, way.supervised, name, os.getsid(0), world.now()
+    )
     main = record.Main(orders.session, label, orders.folder)
     link = keeper.Link(pipe, plan, main)
     link.tell("srun", child, identity.start_of(child) or 0)
@@ -240,11 +247,7 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
     if report is None:
         report = report_of_parts(record.parts_of(plan.session, main.where))
     if report is None:
-        # Usually no step was launched: srun refused the command line, or the wait in the queue was given up.
-        nothing = os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0 and bool(link.pipe.path)
-        main.finish("clean" if nothing else "unconfirmed", [])
-        if not nothing:
-            receipt.say(_("could not tell which job this was, so nothing is confirmed; see `squeue --me`"))
+        finish_unreported(plan, main, link, status)
         return
     target = plan.target(report)
     done = confirm.confirm(target, urgent=os.WIFSIGNALED(status))
@@ -272,6 +275,28 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
     if done.answer.word == GONE:
         # For the next time, and once a day: the controller has just answered squeue.
         siteinfo.ask(timeout=1)
+
+
+def finish_unreported(plan: keeper.Plan, main: record.Main, link: keeper.Link, status: int) -> None:
+    """Nobody has said which job it was: usually no step was launched, since srun refused the command line, or the wait in the
+    queue was given up. An srun that was killed may leave an allocation behind."""
+    from handwash.schedulers.slurm_step import GONE, Target
+    from handwash.srun import keeper
+
+    launched_nothing = bool(link.pipe.path)
+    if launched_nothing and os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0:
+        main.finish("clean", [])
+        return
+    done = keeper.give_back(plan, main) if launched_nothing and os.WIFSIGNALED(status) else None
+    main.finish("clean" if done is not None and done.answer.word == GONE else "unconfirmed", [])
+    job = main.fields.get("job", "")
+    if done is None:
+        receipt.say(_("could not tell which job this was, so nothing is confirmed; see `squeue --me`"))
+    elif job:
+        said = receipt.queue(Target((job,), "0", True, plan.cluster), done)
+        receipt.say(
+            receipt.line(_("srun ended before it had started anything"), said, about=_("job {job}").format(job=job))
+        )
 
 
 def report_of_parts(words: Sequence[record.PartWord]) -> keeper.Report | None:

@@ -26,8 +26,14 @@ def run(command: Sequence[str], label: str, quiet: bool) -> int:
     chain = join(orders)
     ending = supervisor.supervise(command, orders, chain)
     if chain is not None:
-        chain.goodbye()
+        chain.leave()
     words = record.parts_of(session, where)
+    if chain is not None and chain.leaked:
+        # The guardian's search knows more.
+        ending.ended = sum(word.ended for word in words)
+        ending.killed = sum(word.killed for word in words)
+        ending.left = [(pid, why) for word in words for pid, _start, why in word.left]
+        ending.complete = bool(words) and all(word.finished and word.complete for word in words)
     outcome = "leftover" if ending.left else "clean" if ending.complete else "unconfirmed"
     unsure = "" if ending.complete else _("could not tell whether all of it has ended")
     said = receipt.line(receipt.processes(ending.ended, ending.killed, ending.left), unsure)

@@ -27,6 +27,6 @@ def main(text: str, command: Sequence[str]) -> None:
         chain = None
     ending = supervisor.supervise(command, orders, chain)
     if chain is not None:
-        chain.goodbye()
+        chain.leave()
     kernel.exit_like(ending.status)
     os._exit(125)

@@ -23,15 +23,16 @@ LISTED = 5000
 PAST_LISTED = 300
 
 
-def in_step_cgroup() -> bool:
-    """Whether Slurm holds this process by a cgroup of the step (freezer in v1, the only hierarchy in v2)."""
-    data = identity.slurp("/proc/self/cgroup") or b""
+def step_cgroup(pid: int) -> bytes:
+    """The step's cgroup by which Slurm holds this process (freezer in v1, the only hierarchy in v2); empty for none."""
+    data = identity.slurp(f"/proc/{pid}/cgroup") or b""
     for line in data.split(b"\n"):
         number, _, rest = line.partition(b":")
         controllers, _, path = rest.partition(b":")
         if (number == b"0" or b"freezer" in controllers.split(b",")) and b"/step_" in path:
-            return True
-    return False
+            before, step, name = path.partition(b"/step_")
+            return before + step + name.partition(b"/")[0]
+    return b""
 
 
 class Part:
@@ -43,6 +44,9 @@ class Part:
         self.node = node_name()
         self.me = (os.getpid(), identity.start_of(os.getpid()) or 0)
         self.path = os.path.join(folder, f"{session}.{self.node}.{self.me[0]}{SUFFIX}") if folder else ""
+        # Empty also when something of the session is elsewhere (moved by `systemd-run --scope`, say): then Slurm's end of the
+        # step says nothing about that.
+        self.cgroup = step_cgroup(self.me[0])
         self.started = time.time()
         self.helpers: set[tuple[int, int]] = {self.me}
         self.processes: dict[tuple[int, int], str] = {}
@@ -71,6 +75,15 @@ class Part:
         self.seen += 1
         self.changed = True
         return True
+
+    def check_cgroup(self, pid: int) -> None:
+        """Notices a process that has left the step's cgroup."""
+        if self.cgroup and os.path.exists(f"/proc/{pid}") and step_cgroup(pid) != self.cgroup:
+            # Unless it has just ended.
+            found = identity.read(pid)
+            if found is not None and found.alive:
+                self.cgroup = b""
+                self.changed = True
 
     def add_hidden(self, count: int) -> bool:
         """Processes that can be counted but not written down; True if there are any."""
@@ -133,7 +146,7 @@ class Part:
         rows: list[tuple[object, ...]] = [
             *self.place(),
             ("guardian", *self.me),
-            ("cgroup", int(in_step_cgroup())),
+            ("cgroup", int(bool(self.cgroup))),
             ("started", f"{self.started:.3f}"),
             ("finished", f"{self.finished:.3f}" if self.finished else ""),
             ("took-over", int(self.took_over)),

@@ -243,6 +243,8 @@ def watch_inner(inner: int, stops: bool, chain: Chain | None, slurmstepd: int) -
         if number == GUARDIAN and code == kernel.SI_KERNEL:
             if chain is not None:
                 chain.renew()
+                # While another guardian is made, orphans go to init: those of the inner one, if it died now.
+                chain.leaked |= os.waitid(os.P_PID, inner, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             continue
         if code == kernel.SI_KERNEL:
             # A closed terminal hangs up its session leader: without us that would be the command.
@@ -308,6 +310,10 @@ def run_inner(
     teardown.run(orders.grace)
     if status is None:
         status = _signal.SIGKILL
+        if chain is not None:
+            # The outer one would have seen to it, had the guardian died too.
+            chain.take_newest()
+            chain.renew()
     if chain is not None:
         chain.tell_ended(teardown)
     left = [(pid, why) for (pid, _start), why in teardown.left.items()]

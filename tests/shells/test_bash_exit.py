@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pexpect
 import pytest
 from tests.shells.terminal import Person, stopped_job, until
@@ -281,6 +283,8 @@ def test_ctrl_z_at_the_question_is_bashs_stopped_job(somebody: Person) -> None:
     terminal.child.send("\x1a")
     assert "stopped jobs" in terminal.prompt()
     terminal.child.sendline("fg")
+    # What is typed before it has the terminal again is bash's.
+    until(lambda: os.tcgetpgrp(terminal.child.fd) != terminal.child.pid, "the question is in the foreground again")
     terminal.child.sendline("0")
     terminal.prompt()
 

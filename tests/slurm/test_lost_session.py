@@ -26,8 +26,15 @@ def test_a_session_that_lost_its_watchers(cluster_pgid: Cluster) -> None:
     cluster = cluster_pgid
     records = cluster.home("alice") / ".local" / "state" / "handwash" / "sessions"
 
-    def rows() -> list[list[str]]:
-        return [row for path in records.glob("*") for row in lines.unpack(path.read_bytes()) or []]
+    def rows(session: str) -> list[list[str]]:
+        return [row for path in records.glob(f"{session}.*") for row in lines.unpack(path.read_bytes()) or []]
+
+    def session_of(on_record: list[str]) -> str:
+        """Other sessions of hers may be on record too."""
+        for path in records.glob("*.part"):
+            if on_record in [row[:3] for row in lines.unpack(path.read_bytes()) or []]:
+                return path.name.partition(".")[0]
+        return ""
 
     def napping(nap: str) -> list[int]:
         return [pid for pid in cluster.processes("alice") if processes.arguments(pid) == ["sleep", nap]]
@@ -41,15 +48,15 @@ def test_a_session_that_lost_its_watchers(cluster_pgid: Cluster) -> None:
             hidden = identity(napping("103.3")[0])
             assert hidden
             on_record = ["process", str(hidden.pid), str(hidden.started)]
-            assert wait_until(lambda: on_record in [row[:3] for row in rows()], 20)
-            assert wait_until(lambda: any(row[0] == "job" and row[1] for row in rows()), 20)
-            helpers = {int(row[1]) for row in rows() if row[0] == "helper"}
+            assert wait_until(lambda: session_of(on_record), 20)
+            session = session_of(on_record)
+            assert wait_until(lambda: any(row[0] == "job" and row[1] for row in rows(session)), 20)
+            helpers = {int(row[1]) for row in rows(session) if row[0] == "helper"}
             for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none takes over from another
                 for pid in helpers:
                     os.kill(pid, number)
             child.wait(20)
-            session = next(row[1] for row in rows() if row[0] == "id")
-            job = next(row[1] for row in rows() if row[0] == "job" and row[1])
+            job = next(row[1] for row in rows(session) if row[0] == "job" and row[1])
             words = ["handwash", "clean", "--session", session, "--yes"]
             # The job's own end, by its owner or its time limit; what left its process group goes on (proctrack/pgid).
             cluster.run(["scancel", job], user="alice")

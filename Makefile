@@ -49,7 +49,8 @@ bench: $(VENV)/installed
 	$(RUN) benchmarks/check_cost.py
 	$(RUN) benchmarks/beside_others.py
 	$(RUN) benchmarks/source_cost.py
-	$(RUN) benchmarks/safe_srun_cost.py
+	$(RUN) tests/testbed/cluster.py run -- "$(PYTHON)" "$(CURDIR)/benchmarks/safe_srun_cost.py"
+	$(RUN) tests/testbed/cluster.py run -- "$(PYTHON)" "$(CURDIR)/benchmarks/safe_srun_load.py"
 	$(RUN) benchmarks/hooks.py
 
 fault-matrix: $(VENV)/installed

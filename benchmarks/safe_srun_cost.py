@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ENTRY = Path(__file__).resolve().parents[1] / "src" / "handwash" / "srun" / "entry.py"
+WRAPPER = Path(__file__).resolve().parents[1] / "wrappers" / "safe-srun"
 BARE = [sys.executable, "-I", "-S", "-c", "pass"]
 LIMIT = 6.0
 
@@ -37,11 +37,13 @@ def main() -> int:
     kinds = {
         "bare start": BARE,
         "srun true": ["srun", "true"],
-        "safe-srun true": [sys.executable, "-I", "-S", str(ENTRY), "true"],
+        "safe-srun true": [str(WRAPPER), "true"],
     }
     times: dict[str, list[float]] = {name: [] for name in kinds}
     with tempfile.TemporaryDirectory() as state:
-        env = {**os.environ, "XDG_STATE_HOME": state}
+        # The wrapper of a checkout takes the first python3 on the path.
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        env = {**os.environ, "XDG_STATE_HOME": state, "PATH": path}
         for number in range(options.rounds + 2):
             for name, argv in kinds.items():
                 spent = seconds(argv, env)

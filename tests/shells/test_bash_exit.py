@@ -284,7 +284,9 @@ def test_ctrl_z_at_the_question_is_bashs_stopped_job(somebody: Person) -> None:
     assert "stopped jobs" in terminal.prompt()
     terminal.child.sendline("fg")
     # What is typed before it has the terminal again is bash's.
-    until(lambda: os.tcgetpgrp(terminal.child.fd) != terminal.child.pid, "the question is in the foreground again")
+    until(
+        lambda: os.tcgetpgrp(terminal.child.child_fd) != terminal.child.pid, "the question is in the foreground again"
+    )
     terminal.child.sendline("0")
     terminal.prompt()
 

@@ -32,6 +32,8 @@ FIRST_LOOK, SLOW_LOOK, SLOWEST_LOOK = 0.005, 0.3, 2.0
 SETTLED = 0.25
 # A look may take this part of the time between looks, so that a hundred idle children cost under 0.1 % of a core.
 SHARE = 0.0008
+# While things start.
+FIRST_SHARE = 0.05
 
 
 class Task:
@@ -64,7 +66,7 @@ class Guardian:
         self.part = part.Part(orders.session, orders.folder)
         self.tasks: dict[int, Task] = {}
         self.pause = FIRST_LOOK
-        self.next_look = time.monotonic()
+        self.next_look = self.not_before = time.monotonic()
         self.next_write = 0.0
         self.last_fresh = time.monotonic()
 
@@ -182,8 +184,9 @@ class Guardian:
         task.connection.close()
 
     def hurry(self) -> None:
+        """Something has just started: looks soon, but with many tasks not at the cost of their own start."""
         self.pause = FIRST_LOOK
-        self.next_look = min(self.next_look, time.monotonic() + FIRST_LOOK)
+        self.next_look = min(self.next_look, max(time.monotonic() + FIRST_LOOK, self.not_before))
 
     def see(self, task: Task, pid: int, began: int, name: str = "") -> bool:
         """Writes a process down; True when it is new."""
@@ -223,7 +226,9 @@ class Guardian:
         if fresh:
             self.last_fresh = now
         self.pause = FIRST_LOOK * 2 if fresh else min(self.pause * 2, SLOWEST_LOOK)
-        self.next_look = now + max(self.pause, (now - begun) / SHARE if self.pause >= 0.5 else 0.0)
+        share = SHARE if self.pause >= 0.5 else FIRST_SHARE
+        self.not_before = now + (now - begun) / FIRST_SHARE
+        self.next_look = now + max(self.pause, (now - begun) / share)
         if fresh or (self.part.changed and now >= self.next_write):
             self.part.changed = True
             if now >= self.next_write:

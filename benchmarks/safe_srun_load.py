@@ -1,6 +1,6 @@
 """What safe-srun's helpers weigh on a node, beside plain srun in one run.
 
-    python3 tests/testbed/cluster.py run -- /usr/bin/python3 benchmarks/safe_srun_load.py [--tasks 64] [--seconds 20] [--megabytes 200]
+    python3 tests/testbed/cluster.py run -- /usr/bin/python3 benchmarks/safe_srun_load.py [--only tasks]
 
 Limits, each with exit code 1 if it is passed: a supervisor or guardian at most 12 MB resident and 2 MB of it private; a
 guardian with 100 idle children under 0.1 % of a core; for each of many tasks at most 1.5 bare interpreter starts of CPU time

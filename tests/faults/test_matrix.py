@@ -21,6 +21,7 @@ ONCE = [
     ("linuxproc", "KILL slurmstepd"),
     ("linuxproc", "disk full"),
     ("linuxproc", "other user"),
+    ("pgid", "closed terminal"),
     ("pgid", "KILL outer"),
     ("pgid", "guardian, then TERM"),
     ("pgid", "KILL stepd+both"),
@@ -31,6 +32,7 @@ ONCE = [
     ("pgid", "moved"),
     ("cgroup", "normal end"),
     ("cgroup", "KILL both+guardian"),
+    ("cgroup", "moved, KILL both"),
     ("cgroup", "slurmctld away"),
 ]
 STATUS = {

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 # Quick at first, since a job of ours is usually out at once; then as slowly as administrators ask for.
-PAUSES = (0.05, 0.1, 0.2, 0.4, 1.0, 2.0, 4.0, 8.0)
+PAUSES = (0.05, 0.1, 0.2, 0.4, 1.0, 1.5, 2.0, 2.0, 2.0, 4.0, 8.0)
 PATIENCE = 30.0
 ASK_TIMEOUT = 6.0
 # srun has ended and its job is still held: something keeps it. Looked at this often before it is ended by force.

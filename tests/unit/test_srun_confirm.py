@@ -105,7 +105,7 @@ def test_a_job_that_is_gone_is_asked_about_once():
 
 
 def test_the_pauses_grow():
-    cluster = Cluster(*[result("123:COMPLETING\n")] * 8, NONE)
+    cluster = Cluster(*[result("123:COMPLETING\n")] * len(confirm.PAUSES), NONE)
     found, pauses = ask(OWN, cluster)
     assert found.answer.word == GONE and not cluster.cancelled
     assert pauses == list(confirm.PAUSES)

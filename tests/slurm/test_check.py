@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -206,6 +207,29 @@ def test_what_an_ended_job_has_left(cluster_linuxproc: Cluster) -> None:
         code, answer = ask(cluster, "srun", "-w", "n1", "--overcommit", "handwash", "check")
         assert code == 1 and {who.pid for who in sleepers} <= set(leftovers(answer))
         assert ask(cluster, "handwash", "check", user="bob")[0] == 0
+
+
+BURN = "import time; end = time.monotonic() + 90\nwhile time.monotonic() < end: pass"
+
+
+def test_a_leftover_at_full_speed_shows_its_age_and_its_cpu_time(cluster_linuxproc: Cluster) -> None:
+    """What an ended job has left computes on: how long it has been there, and how much it has used."""
+    cluster = cluster_linuxproc
+    script = f"setsid -f /usr/bin/python3 -c '{BURN}' </dev/null >/dev/null 2>&1; echo $SLURM_JOB_ID"
+    job = cluster.run(["srun", "bash", "-c", script], user="alice", check=True).stdout.strip()
+    (worker,) = [
+        who for pid in cluster.processes("alice") if BURN in processes.arguments(pid) and (who := identity(pid))
+    ]
+    try:
+        assert wait_until(lambda: job not in [row.id for row in cluster.jobs()], 20)
+
+        def row() -> str:
+            shown = cluster.run(["handwash", "check"], user="alice").stdout
+            return next((line for line in shown.splitlines() if line.startswith(f"{worker.pid} ")), "")
+
+        assert wait_until(lambda: re.search(rf" 0:\d\d +0:0[1-9] +{job} +an ended job", row()), 20)
+    finally:
+        processes.send(worker, 9)
 
 
 def test_root_sees_no_leftovers_in_a_living_job(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Callable, TypeVar
@@ -13,7 +14,7 @@ from tests.testbed.processes import wait_until
 LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 # The escapees of the zoo that are moved to a cgroup of their own.
 MOVED = ("moved", "frozen")
-ATTEMPTS = 40
+PATIENCE = 15.0
 Started = TypeVar("Started")
 
 
@@ -70,13 +71,15 @@ def start_as(pids: Iterable[int], start: Callable[[], tuple[int, Started]], drop
     """Starts a process under one of these pids, which were free a moment ago. *start* starts it and tells the pid that it got;
     *drop* ends a wrong one.
 
-    Others start processes and threads in between, so this is tried again and again; OSError where it never comes out.
+    Others start processes and threads in between, so this is tried again and again; OSError where it does not come out in time.
     """
-    for pid in pids:
-        for _ in range(ATTEMPTS):
+    choices = list(pids)
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        for pid in choices:
             LAST_PID.write_text(str(pid - 1))
             got, started = start()
             if got == pid:
                 return started
             drop(started)
-    raise OSError(errno.EAGAIN, f"none of the pids {pids} is to be had")
+    raise OSError(errno.EAGAIN, f"none of the pids {choices} is to be had")

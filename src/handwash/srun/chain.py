@@ -150,6 +150,8 @@ class Chain:
     def leave(self) -> None:
         """At the task's end: says goodbye; without one the guardian looks for what may be left."""
         if not self.leaked:
+            # A guardian that has died just now has written no last word.
+            self.renew()
             self.goodbye()
             return
         try:

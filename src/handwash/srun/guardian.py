@@ -149,7 +149,7 @@ class Guardian:
                 if task.slurmstepd and self.slurmstepd is None:
                     self.slurmstepd = hold(task.slurmstepd)
                 self.part.helpers.add(task.root)
-                task.connection.send(b"ok\n")
+                say(task, "ok")
                 self.hurry()
             elif word == "main":
                 self.see(task, int(fields[0]), int(fields[1]), fields[2])
@@ -176,11 +176,7 @@ class Guardian:
         if not self.tasks:
             self.listener.close()
             self.part.finish()
-        word = "bye" if self.tasks else lines.join(["leaving", *self.part.me])
-        try:
-            task.connection.send(f"{word}\n".encode())
-        except OSError:
-            pass
+        say(task, "bye" if self.tasks else lines.join(["leaving", *self.part.me]))
         task.connection.close()
 
     def hurry(self) -> None:
@@ -296,6 +292,14 @@ class Guardian:
             if who is not None and who.alive and who.uid == os.getuid() and pid not in spared:
                 alive.append((pid, began))
         return sorted(alive, key=lambda pair: (pair[1], pair[0]), reverse=True)
+
+
+def say(task: Task, word: str) -> None:
+    """A word to a task, both of whose supervisors may be dead before it is heard."""
+    try:
+        task.connection.send(f"{word}\n".encode())
+    except OSError:
+        pass
 
 
 def hold(pid: int) -> int | None:

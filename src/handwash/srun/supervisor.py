@@ -205,6 +205,8 @@ def supervise(command: Sequence[str], orders: Orders, chain: Chain | None) -> En
         rest = sweep.Sweep()
         rest.run(orders.grace)
         if chain is not None:
+            # Now that nothing is left that could go to init.
+            chain.renew()
             chain.tell_ended(rest)
         ending.ended += len(rest.ended)
         ending.killed += len(rest.killed)
@@ -306,6 +308,9 @@ def run_inner(
     if chain is not None:
         chain.tell("main", main, identity.start_of(main) or 0, os.path.basename(command[0]))
     status = watch_command(main, outer, stops)
+    if status is None:
+        # Slurm takes the outer one's end for the task's and kills what is left of its process group (proctrack/pgid, 22.05).
+        os.setpgid(0, 0)
     teardown = sweep.Sweep()
     teardown.run(orders.grace)
     if status is None:

@@ -26,7 +26,7 @@ else:
     import _socket
 
 CALM_LOOKS = 12
-FIRST_LOOK, SLOW_LOOK, SLOWEST_LOOK = 0.005, 0.3, 2.0
+FIRST_LOOK, SLOWEST_LOOK = 0.005, 2.0
 # Where the processes could not be marked and something new was seen so shortly before the supervisors died, more may have
 # started unseen: what then has neither parent nor cookie cannot be found, and "all gone" is not said.
 SETTLED = 0.25
@@ -210,10 +210,8 @@ class Guardian:
                 if stat is not None and stat.ppid == task.root[0] and stat.name == b"handwash":
                     self.part.helpers.add((pid, began))
                     inner_lives |= stat.state not in identity.DEAD_STATES
-                elif self.see(task, pid, began):
-                    fresh = True
-                    self.part.check_cgroup(pid)
-                elif self.pause >= SLOW_LOOK:
+                else:
+                    fresh |= self.see(task, pid, began)
                     self.part.check_cgroup(pid)
             self.nudge(task, inner_lives)
             if unseen:

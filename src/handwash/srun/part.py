@@ -78,12 +78,14 @@ class Part:
 
     def check_cgroup(self, pid: int) -> None:
         """Notices a process that has left the step's cgroup."""
-        if self.cgroup and os.path.exists(f"/proc/{pid}") and step_cgroup(pid) != self.cgroup:
-            # Unless it has just ended.
-            found = identity.read(pid)
-            if found is not None and found.alive:
-                self.cgroup = b""
-                self.changed = True
+        if not self.cgroup or step_cgroup(pid) == self.cgroup:
+            return
+        # One that is just ending is in no cgroup either.
+        time.sleep(0.02)
+        found = identity.read(pid)
+        if found is not None and found.alive and step_cgroup(pid) != self.cgroup:
+            self.cgroup = b""
+            self.changed = True
 
     def add_hidden(self, count: int) -> bool:
         """Processes that can be counted but not written down; True if there are any."""

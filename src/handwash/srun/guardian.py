@@ -12,7 +12,7 @@ import os
 import select
 import time
 
-from handwash.srun import hidden, kernel, lines, part
+from handwash.srun import hidden, lines, part, traces
 from handwash.srun.chain import peer_uid
 from handwash.teardown import end, identity, tree
 
@@ -69,6 +69,8 @@ class Guardian:
         self.next_look = self.not_before = time.monotonic()
         self.next_write = 0.0
         self.last_fresh = time.monotonic()
+        # Of the session, and another user's by now.
+        self.foreign: set[tuple[int, int]] = set()
 
     def run(self) -> None:
         """Until the last task has ended. A task that never introduces itself is not waited for."""
@@ -270,6 +272,7 @@ class Guardian:
             killed.update(outcome.killed)
             left.update(outcome.left)
         self.part.add_end(len(ended), len(killed), left)
+        self.part.left.update((pair, "other-user") for pair in self.foreign)
         if not self.tasks:
             self.listener.close()
             self.part.finish()
@@ -282,13 +285,18 @@ class Guardian:
         seen = {pair for task in lost for pair in task.seen}
         found = {pair for pair in seen if identity.same(*pair) is not None}
         found.update(tree.descendants(*(pid for pid, _began in found)))
-        found.update(with_mark(self.mark))
-        found.update(with_cookie(self.session, os.environ.get("SLURM_JOB_ID", "")))
+        found.update(traces.with_mark(self.mark))
+        found.update(traces.with_cookie(self.session, os.environ.get("SLURM_JOB_ID", "")))
         alive = []
+        self.foreign.clear()
         for pid, began in found:
             who = identity.same(pid, began)
-            if who is not None and who.alive and who.uid == os.getuid() and pid not in spared:
+            if who is None or not who.alive or pid in spared:
+                continue
+            if who.uid == os.getuid():
                 alive.append((pid, began))
+            else:
+                self.foreign.add((pid, began))
         return sorted(alive, key=lambda pair: (pair[1], pair[0]), reverse=True)
 
 
@@ -313,40 +321,3 @@ def has_ended(pidfd: int) -> bool:
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(0))
-
-
-def with_mark(mark: int) -> set[tuple[int, int]]:
-    """Processes that descend from a marked one, whoever their parent is now and whatever became of their environment.
-
-    Slurm does not hand this limit on (slurm.conf(5), PropagateResourceLimits): a job submitted from the session has no mark.
-    """
-    found = set()
-    for pid in tree.pids():
-        limits = identity.slurp(f"/proc/{pid}/limits")
-        if limits and kernel.has_mark(limits, mark):
-            began = identity.start_of(pid)
-            if began is not None:
-                found.add((pid, began))
-    return found
-
-
-def with_cookie(session: str, job: str) -> set[tuple[int, int]]:
-    """Processes of this user that were started with the session's cookie in their environment, and in no other job.
-
-    sbatch hands the whole environment on (sbatch(1), --export), so a job that was submitted from the session carries the
-    cookie too, with a job id of its own: that one lives on.
-    """
-    wanted = f"HANDWASH_SESSION={session}".encode()
-    found = set()
-    for pid in tree.pids():
-        data = identity.slurp(f"/proc/{pid}/environ")
-        entries = data.split(b"\0") if data else []
-        if wanted not in entries:
-            continue
-        jobs = [entry[13:].decode("utf-8", "replace") for entry in entries if entry.startswith(b"SLURM_JOB_ID=")]
-        if any(other != job for other in jobs):
-            continue
-        began = identity.start_of(pid)
-        if began is not None:
-            found.add((pid, began))
-    return found

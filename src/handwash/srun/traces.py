@@ -1,0 +1,43 @@
+"""What a process carries of its session: the mark, inherited whatever it does, and the cookie in its environment."""
+
+from __future__ import annotations
+
+from handwash.srun import kernel
+from handwash.teardown import identity, tree
+
+
+def with_mark(mark: int) -> set[tuple[int, int]]:
+    """Processes that descend from a marked one, whoever their parent is now and whatever became of their environment.
+
+    Slurm does not hand this limit on (slurm.conf(5), PropagateResourceLimits): a job submitted from the session has no mark.
+    """
+    found = set()
+    for pid in tree.pids():
+        limits = identity.slurp(f"/proc/{pid}/limits")
+        if limits and kernel.has_mark(limits, mark):
+            began = identity.start_of(pid)
+            if began is not None:
+                found.add((pid, began))
+    return found
+
+
+def with_cookie(session: str, job: str) -> set[tuple[int, int]]:
+    """Processes of this user that were started with the session's cookie in their environment, and in no other job.
+
+    sbatch hands the whole environment on (sbatch(1), --export), so a job that was submitted from the session carries the
+    cookie too, with a job id of its own: that one lives on.
+    """
+    wanted = f"HANDWASH_SESSION={session}".encode()
+    found = set()
+    for pid in tree.pids():
+        data = identity.slurp(f"/proc/{pid}/environ")
+        entries = data.split(b"\0") if data else []
+        if wanted not in entries:
+            continue
+        jobs = [entry[13:].decode("utf-8", "replace") for entry in entries if entry.startswith(b"SLURM_JOB_ID=")]
+        if any(other != job for other in jobs):
+            continue
+        began = identity.start_of(pid)
+        if began is not None:
+            found.add((pid, began))
+    return found

@@ -119,7 +119,7 @@ def _runs(cluster: Cluster, script: str) -> bool:
         words[1:2] and words[1].endswith(script)
         for pid in cluster.processes("alice")
         for words in [processes.arguments(pid)]
-        if not words[0].endswith("srun")
+        if words and not words[0].endswith("srun")
     )
 
 

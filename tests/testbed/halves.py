@@ -1,4 +1,7 @@
-"""Runs all tests in two halves side by side: what needs a cluster, and the rest. They wait far more than they work."""
+"""Runs all tests in two halves side by side: what needs a cluster, and the rest. They wait far more than they work.
+
+The contract comes first, alone: the other processes of this user are part of the commands' answers.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,27 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_CLUSTER = ["tests/shells", "tests/unit", "tests/gpu"]
+CONTRACT = "tests/contract"
 
 
 def main(options: list[str]) -> int:
     """The options are pytest's. The second half's words follow those of the first one."""
     pytest = [sys.executable, "-m", "pytest", *options]
+    contract = subprocess.call([*pytest, CONTRACT], cwd=ROOT)
     with tempfile.TemporaryFile() as words:
         second = subprocess.Popen(
             [*pytest, "-p", "no:cacheprovider", *WITHOUT_CLUSTER], cwd=ROOT, stdout=words, stderr=subprocess.STDOUT
         )
         try:
-            first = subprocess.call([*pytest, *(f"--ignore={folder}" for folder in WITHOUT_CLUSTER)], cwd=ROOT)
+            others = [f"--ignore={folder}" for folder in (*WITHOUT_CLUSTER, CONTRACT)]
+            first = subprocess.call([*pytest, *others], cwd=ROOT)
         finally:
             # After ^C too: the terminal has told both.
             code = second.wait()
             words.seek(0)
             sys.stdout.buffer.write(words.read())
             sys.stdout.flush()
-    return first or code
+    return contract or first or code
 
 
 if __name__ == "__main__":

@@ -115,6 +115,9 @@ def _container(evidence: Evidence, node: Node) -> Iterator[Finding]:
     machine = evidence.machine
     if not node.container or isinstance(machine, Unknown) or machine.device_files:
         return
+    if not isinstance(evidence.survey.gpus, Unknown) and evidence.survey.gpus:
+        # The driver answers in here and names them.
+        return
     job = own_job(evidence)
     if machine.hardware or (job is not None and job.gpus):
         what = _("This container was started without its GPUs.")

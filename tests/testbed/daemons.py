@@ -104,6 +104,19 @@ class Daemons(People):
         self.stop_slurmd(node)
         self.start_slurmd(node)
 
+    def restart_dead(self) -> list[str]:
+        """Starts the slurmd of nodes on which it has died; their names.
+
+        Debian's 22.05.8 was seen to crash in the allocator at the end of a thread, with many steps starting at once.
+        """
+        dead = [node for node in ("n1", "n2") if not self.daemon("slurmd", node)]
+        for node in dead:
+            # Down for a moment: that ends its jobs, which would stay COMPLETING.
+            self.run(["scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=crashed"])
+            self.start_slurmd(node)
+            self.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
+        return dead
+
     def revive(self) -> None:
         """Waits until both nodes are idle or at work; puts those to use again that Slurm has drained.
 

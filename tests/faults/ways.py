@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
@@ -44,10 +43,14 @@ def killed(*names: str, then: str = "") -> Callable[[Session], None]:
     """KILL to these; `then` is the order with which the command ends that goes on without them."""
 
     def act(session: Session) -> None:
+        before = session.members()
         session.kill(*names)
         if then:
-            # Whoever watches them has noticed by now, and the command has to go on all the same.
-            time.sleep(0.5)
+            # Gone, and replaced where somebody does that: the command has to go on all the same.
+            dead = {pid for name in names for pid in before[name]}
+            assert wait_until(lambda: not any(map(processes.identity, dead)), 10)
+            if "guardian" in names:
+                assert wait_until(lambda: set(session.members()["guardian"]) - dead, 10), "no other guardian"
             assert "command" in session.counted(), "the command did not survive a watcher"
             session.order(then)
 
@@ -69,7 +72,13 @@ def after_its_guardian(number: int) -> Callable[[Session], None]:
 def interrupted_twice(session: Session) -> None:
     """Within a second of each other: then srun ends the step."""
     session.type(b"\x03")
-    time.sleep(0.3)
+    heard: list[str] = []
+
+    def asked() -> bool:
+        heard.append(session.said())
+        return "one more within" in "".join(heard)
+
+    assert wait_until(asked, 10), heard
     session.type(b"\x03")
 
 
@@ -104,7 +113,11 @@ def node_restarted(session: Session) -> None:
 def controller_away(session: Session) -> None:
     session.cluster.stop_controller()
     session.order("exit 0")
-    time.sleep(2)
+    # The whole teardown on the node is to happen without it; plain srun has none.
+    awaited = {"command"} if session.tool == PLAIN else set(session.counted())
+    assert wait_until(lambda: not awaited & set(session.counted()), 20), session.counted()
+    # Long enough for srun to miss the controller, whether it waits for it or leaves the asking to safe-srun.
+    wait_until(lambda: not session.members()["srun"], 2)
     session.cluster.start_controller()
 
 

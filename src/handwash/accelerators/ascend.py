@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 
 from handwash import run
-from handwash.accelerators.device_files import ASCEND
-from handwash.accelerators.nvml_gpu import blank
+from handwash.accelerators.device_files import ASCEND, blank
 from handwash.messages import _
 
 TYPE_CHECKING = False

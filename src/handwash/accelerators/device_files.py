@@ -12,6 +12,7 @@ from handwash.frozen import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
 
 @frozen
@@ -167,3 +168,22 @@ def text(path: str) -> str:
             return file.read(4096).decode("ascii", "replace")
     except OSError:
         return ""
+
+
+def blank(index: int) -> dict[str, Any]:
+    """A GPU of which nothing is known yet, with the fields of `model.Gpu`."""
+    return {
+        "index": index,
+        "uuid": "",
+        "name": "",
+        "memory_used": None,
+        "memory_total": None,
+        "utilisation": None,
+        "shared": False,
+        "sharing": [],
+        "minor": None,
+        "device": "",
+        "uses": [],
+        "uses_known": False,
+        "notes": [],
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from handwash import world
-from handwash.accelerators import nvml_lists
+from handwash.accelerators import device_files, nvml_lists
 from handwash.messages import _
 
 TYPE_CHECKING = False
@@ -79,7 +79,7 @@ class Asker:
 def look_at(nvml: Any, index: int, driver: str) -> list[dict[str, Any]]:
     """The GPU, or in its place its MIG instances, as far as the driver shows any."""
     ask = Asker(nvml, index)
-    gpu = blank(index)
+    gpu = device_files.blank(index)
     handle = ask(nvml.nvmlDeviceGetHandleByIndex, index)
     instances: list[dict[str, Any]] = []
     if handle is not None:
@@ -111,25 +111,6 @@ def look_at(nvml: Any, index: int, driver: str) -> list[dict[str, Any]]:
             )
     gpu.update(notes=ask.notes, trouble=ask.trouble, shared=bool(gpu["sharing"]))
     return _shared_out(gpu, instances) if instances else [gpu]
-
-
-def blank(index: int) -> dict[str, Any]:
-    """A GPU of which nothing is known yet, with the fields of `model.Gpu`."""
-    return {
-        "index": index,
-        "uuid": "",
-        "name": "",
-        "memory_used": None,
-        "memory_total": None,
-        "utilisation": None,
-        "shared": False,
-        "sharing": [],
-        "minor": None,
-        "device": "",
-        "uses": [],
-        "uses_known": False,
-        "notes": [],
-    }
 
 
 def _has_clients(uses: list[Any]) -> bool:

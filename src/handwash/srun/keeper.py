@@ -156,10 +156,13 @@ class Keeper:
             # TERM makes srun end its step by force, or give a pending allocation back.
             end.end([self.srun], 2.0, os.getuid())
         self.take_report()
+        words = record.parts_of(self.plan.session, self.main.where)
+        # The prolog reports before anything is launched; without its pipe, or with a node's word, that proves nothing.
+        launched_nothing = bool(self.pipe.path) and not words
         self.pipe.remove()
         if self.report is None:
-            done = give_back(self.plan, self.main)
-            self.main.finish("clean" if done is not None and done.answer.word == GONE else "unconfirmed", [])
+            done = give_back(self.plan, self.main) if launched_nothing else None
+            self.main.finish("clean" if done is not None and done.answer.word == GONE else "unconfirmed", words)
             return
         target = self.plan.target(self.report)
         done = confirm.confirm(target, urgent=True)

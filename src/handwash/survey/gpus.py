@@ -75,17 +75,9 @@ def by_device_file(files: Sequence[str], note: str = "", beside: Sequence[str] =
         index = number - 128 if vendor.numbered == device_files.KFD.numbered and number >= 128 else number
         found.append(
             {
-                "index": index,
-                "uuid": "",
-                "name": "",
-                "memory_used": None,
-                "memory_total": None,
-                "utilisation": None,
-                "shared": False,
+                **device_files.blank(index),
                 "minor": number if vendor is device_files.NVIDIA else None,
                 "device": path,
-                "uses": [],
-                "uses_known": False,
                 "notes": [note or _("known by its device file only")],
                 "vendor": vendor.name,
             }

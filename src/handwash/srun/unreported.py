@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 PAUSE = 1.0
 # The killed srun's own child, which gives the allocation back if it can, may take this long.
 PATIENCE = 5.0
-# Slurm tells times in whole seconds, and its controller's clock may be another.
-SLACK = 5.0
+# Slurm tells times in whole seconds.
+SLACK = 1.0
 
 
 def find(plan: Plan) -> tuple[str, ...] | None:
@@ -40,29 +40,35 @@ def find(plan: Plan) -> tuple[str, ...] | None:
         if not found and looks > 1:
             return ()
         if found and not attended(plan.sid):
-            return found if len(found) == 1 else None
+            # One that is older than our srun is somebody else's, and ours may be one that we do not see.
+            is_ours = len(found) == 1 and is_since(found[0], plan)
+            return (found[0].number,) if is_ours else None
         if world.monotonic() - begun > PATIENCE:
             return None
         time.sleep(PAUSE)
 
 
-def candidates(plan: Plan) -> tuple[str, ...] | None:
-    """The numbers of jobs that could be the one; None where the queue did not answer."""
+def candidates(plan: Plan) -> tuple[Job, ...] | None:
+    """The jobs that could be the one; None where the queue did not answer."""
     try:
         jobs = slurm.parse_squeue(confirm.ask(slurm.squeue_argv(world.uid())))
     except run.CouldNotTell:
         return None
     host = os.uname().nodename.partition(".")[0]
     known = {number for session in history.load() for number in session.jobs}
-    return tuple(job.number for job in jobs if job.number not in known and could_be(job, plan, host))
+    return tuple(job for job in jobs if job.number not in known and could_be(job, plan, host))
 
 
 def could_be(job: Job, plan: Plan, host: str) -> bool:
-    """Whether an srun of this session has made it since."""
+    """Whether an srun of this session may have made it."""
     # The controller names the host by its address: its own one is localhost (22.05).
     here = job.alloc_host.partition(".")[0] in (host, "localhost") and job.alloc_sid == plan.sid
-    since = job.elapsed_s is None or job.elapsed_s <= world.now() - plan.started + SLACK
-    return here and since and job.name == plan.name and job.interactive is True
+    return here and job.name == plan.name and job.interactive is True
+
+
+def is_since(job: Job, plan: Plan) -> bool:
+    """Whether it has run for no longer than our srun; one that waits has not run."""
+    return job.elapsed_s is None or job.elapsed_s <= world.now() - plan.started + SLACK
 
 
 def attended(sid: int) -> bool:

@@ -74,7 +74,7 @@ def helpers() -> list[int]:
             words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0") if name.isdigit() else []
         except OSError:
             continue
-        if len(words) > 4 and words[3].endswith(b"/srun/task.py"):
+        if len(words) > 4 and words[3].endswith(b"/node/task.py"):
             found.append(int(name))
     return found
 

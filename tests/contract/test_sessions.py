@@ -12,7 +12,7 @@ import pytest
 from tests.contract.test_front_door import NAME, World, until
 from tests.contract.test_front_door import world as world
 
-from handwash.srun import lines
+from handwash.node import lines
 from handwash.teardown import identity
 
 SESSION = "20260101-000000-0a0b0c0d0e0f"

@@ -13,7 +13,7 @@ from tests.testbed import processes
 from tests.testbed.cluster import Cluster
 from tests.testbed.processes import identity, running, wait_until
 
-from handwash.srun import lines
+from handwash.node import lines
 
 pytestmark = pytest.mark.usefixtures("handwash_venv")
 

@@ -10,7 +10,8 @@ import pytest
 from handwash import left_behind, world
 from handwash.frozen import replace
 from handwash.model import Job, Judged, Node, Process, Site, Survey, Unknown, Verdict
-from handwash.srun import history, lines, part, record
+from handwash.node import lines, part
+from handwash.srun import history, record
 from handwash.teardown import identity
 
 CROWD = 200

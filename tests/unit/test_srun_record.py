@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handwash.srun import history, lines, part, record, sessions
-from handwash.srun.orders import Orders
+from handwash.node import lines, part
+from handwash.node.orders import Orders
+from handwash.srun import history, record, sessions
 from handwash.teardown import identity
 
 texts = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)

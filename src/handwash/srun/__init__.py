@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
 
     world.hold_closed_streams()
     if "LC_CTYPE" in os.environ:
-        from handwash.srun import coerced
+        from handwash.node import coerced
 
         coerced.undo()
     local = argv[:1] == ["--local"]
@@ -63,7 +63,7 @@ def run_local(command: list[str], disabled: bool) -> int:
         receipt.say(_("--local needs a command"))
         return FAILED
     if disabled:
-        from handwash.srun import supervisor
+        from handwash.node import supervisor
 
         return supervisor.execute(command, dict(os.environ))
     from handwash.srun import local

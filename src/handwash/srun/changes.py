@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from handwash import siteinfo, world
-from handwash.srun import lines
-from handwash.srun.orders import KEPT
+from handwash.node import lines
+from handwash.node.orders import KEPT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

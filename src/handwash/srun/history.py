@@ -6,7 +6,8 @@ import os
 
 from handwash import world
 from handwash.frozen import frozen
-from handwash.srun import part, record
+from handwash.node import part
+from handwash.srun import record
 from handwash.srun.sessions import folder
 from handwash.teardown import identity
 

@@ -13,9 +13,10 @@ import select
 
 from handwash import world
 from handwash.frozen import frozen
+from handwash.node import lines
+from handwash.node.apart import live_apart
 from handwash.schedulers.slurm_step import GONE, Answer, Target
-from handwash.srun import confirm, history, lines, record
-from handwash.srun.apart import live_apart
+from handwash.srun import confirm, history, record
 from handwash.srun.pipe import Pipe, prune
 from handwash.teardown import end, identity
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import config, siteinfo, world
+from handwash import config, node, siteinfo, world
 from handwash.frozen import frozen
 from handwash.messages import _
-from handwash.srun import entry, kernel, receipt, sessions
-from handwash.srun.changes import HERE, Changes, in_allocation
-from handwash.srun.orders import Orders
+from handwash.node import kernel
+from handwash.node.orders import Orders
+from handwash.srun import entry, receipt, sessions
+from handwash.srun.changes import Changes, in_allocation
 from handwash.srun.pipe import Pipe
 from handwash.srun.twin import Twin
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-TASK = os.path.join(HERE, "task.py")
+TASK = os.path.join(os.path.dirname(node.__file__), "task.py")
 
 # In the task, before there is a Python: $0 is the warning, then interpreter, -I, -S, script, orders, command. Where the node
 # has no such interpreter or file the command runs all the same. No variable is set: one of that name may be exported.

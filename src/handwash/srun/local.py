@@ -6,9 +6,10 @@ import os
 
 from handwash import config
 from handwash.messages import _
-from handwash.srun import history, kernel, receipt, record, sessions, supervisor
-from handwash.srun.chain import join
-from handwash.srun.orders import Orders
+from handwash.node import kernel, supervisor
+from handwash.node.chain import join
+from handwash.node.orders import Orders
+from handwash.srun import history, receipt, record, sessions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

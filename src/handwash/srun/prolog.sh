@@ -70,7 +70,7 @@ if [ ! -r "$_handwash_next" ] || [ ! -x "$_handwash_next" ]; then
   exit 0
 fi
 # It is given the command and its arguments: the person's, without what safe-srun has put before it.
-[ "${8-}" != "${BASH_SOURCE[0]%/*}/task.py" ] || shift 9
+[ "${8-}" != "${BASH_SOURCE[0]%/srun/*}/node/task.py" ] || shift 9
 case $_handwash_next in
   *=*) exec "$_handwash_next" "$@" ;;
   # Bash's own exec would make the whole path its name.

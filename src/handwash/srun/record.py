@@ -14,7 +14,7 @@ import os
 
 from handwash import paths, world
 from handwash.frozen import frozen
-from handwash.srun import lines, part
+from handwash.node import lines, part
 from handwash.srun.sessions import folder
 from handwash.teardown import identity
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import time
 
-from handwash.srun import kernel
-from handwash.srun.apart import live_apart
+from handwash.node import kernel
+from handwash.node.apart import live_apart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

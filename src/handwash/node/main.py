@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from handwash.srun import kernel, supervisor
-from handwash.srun.chain import join
-from handwash.srun.orders import Orders
+from handwash.node import kernel, supervisor
+from handwash.node.chain import join
+from handwash.node.orders import Orders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def main(text: str, command: Sequence[str]) -> None:
     """Runs the command under supervision and ends as it ended. Does not return."""
     if "LC_CTYPE" in os.environ:
-        from handwash.srun import coerced
+        from handwash.node import coerced
 
         coerced.undo()
     orders = Orders.unpack(text)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import time
 
-from handwash.srun import lines
-from handwash.srun.orders import node_name
+from handwash.node import lines
+from handwash.node.orders import node_name
 from handwash.teardown import identity
 
 TYPE_CHECKING = False

@@ -16,7 +16,7 @@ def main() -> None:
     gc.disable()
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     try:
-        from handwash.srun import node
+        from handwash.node import main as node
     except Exception as error:
         os.write(2, f"handwash: {type(error).__name__}: {error}; running without supervision\n".encode())
         os.execvp(arguments[2], arguments[2:])

@@ -12,15 +12,15 @@ import os
 import select
 import time
 
-from handwash.srun import hidden, lines, part, traces
-from handwash.srun.chain import peer_uid
+from handwash.node import hidden, lines, part, traces
+from handwash.node.chain import peer_uid
 from handwash.teardown import end, identity, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket as _socket
 
-    from handwash.srun.orders import Orders
+    from handwash.node.orders import Orders
 else:
     # `socket` costs half a bare interpreter start; its C half is all that is needed.
     import _socket

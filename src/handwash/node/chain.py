@@ -7,8 +7,8 @@ import select
 import sys
 import time
 
-from handwash.srun import kernel, lines
-from handwash.srun.orders import node_name
+from handwash.node import kernel, lines
+from handwash.node.orders import node_name
 from handwash.teardown import identity
 
 TYPE_CHECKING = False
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import socket as _socket
     from collections.abc import Iterable, Sequence
 
-    from handwash.srun.orders import Orders
-    from handwash.srun.sweep import Sweep
+    from handwash.node.orders import Orders
+    from handwash.node.sweep import Sweep
 else:
     # `socket` and `signal` each cost half a bare interpreter start; their C halves are all that is needed.
     import _signal
@@ -241,11 +241,11 @@ def start(address: str, orders: Orders, again: bool) -> bool:
             os.setsid()
             if os.fork() == 0:
                 _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-                from handwash.srun.apart import live_apart
+                from handwash.node.apart import live_apart
 
                 live_apart(listener.fileno())
                 # Loaded only where it runs, beside the task that starts.
-                from handwash.srun.guardian import Guardian
+                from handwash.node.guardian import Guardian
 
                 Guardian(listener, orders, again).run()
         finally:

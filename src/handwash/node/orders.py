@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash.srun import lines
+from handwash.node import lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

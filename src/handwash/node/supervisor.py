@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import time
 
-from handwash.srun import kernel, lines, sweep
-from handwash.srun.orders import KEPT
+from handwash.node import kernel, lines, sweep
+from handwash.node.orders import KEPT
 from handwash.teardown import identity
 
 TYPE_CHECKING = False
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Mapping, Sequence
 
-    from handwash.srun.chain import Chain
-    from handwash.srun.orders import Orders
+    from handwash.node.chain import Chain
+    from handwash.node.orders import Orders
 else:
     import _signal
 

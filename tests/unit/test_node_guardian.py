@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from tests.testbed.processes import wait_until
 
-from handwash.srun.orders import Orders
-from handwash.srun.traces import with_cookie, with_mark
+from handwash.node.orders import Orders
+from handwash.node.traces import with_cookie, with_mark
 
 SESSION = "20260101-000000-0123456789ab"
 
@@ -63,7 +63,7 @@ def test_the_mark_goes_with_descent_alone(started: list[subprocess.Popen[bytes]]
     def marked(value: int) -> subprocess.Popen[bytes]:
         """A shell that marks itself and starts a sleeper without environment, parent or session of its own."""
         script = (
-            "import os, sys, time\nfrom handwash.srun import kernel\nassert kernel.mark(int(sys.argv[1]))\n"
+            "import os, sys, time\nfrom handwash.node import kernel\nassert kernel.mark(int(sys.argv[1]))\n"
             "if os.fork() == 0:\n os.setsid()\n if os.fork() == 0: os.execve('/bin/sleep', ['sleep', '100'], {})\n"
             " os._exit(0)\nprint(flush=True); time.sleep(100)"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handwash.srun import kernel
+from handwash.node import kernel
 from handwash.teardown import identity, tree
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from handwash.srun import kernel
+from handwash.node import kernel
 from handwash.teardown import identity, tree
 
 TYPE_CHECKING = False

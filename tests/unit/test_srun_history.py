@@ -41,7 +41,7 @@ def dead(folder: str, name: str = "s1", **fields: object) -> record.Main:
 def write_part(folder: str, session: str = "s1", node: str | None = None, boot: str | None = None) -> part.Part:
     """A part with this process in it, whose guardian is gone."""
     written = part.Part(session, folder)
-    written.add(*me())
+    written.add(*me(), "python3")
     written.helpers = {(os.getpid(), 1)}
     written.node, written.boot = node or written.node, boot or written.boot
     written.write()

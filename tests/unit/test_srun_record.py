@@ -89,7 +89,7 @@ def test_a_session_of_another_host_may_run(folder):
 
 def write_part(folder, session="s1", finished=True, left=()):
     written = part.Part(session, folder)
-    written.add(*me())
+    written.add(*me(), "python3")
     written.ended, written.killed = 3, 1
     written.left = dict(left)
     if finished:

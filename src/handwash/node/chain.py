@@ -1,15 +1,12 @@
 """A task's side of the guardian: how the supervisors start it, connect to it and take leave of it."""
 
-from __future__ import annotations
-
-import os
+import posix
 import select
 import sys
 import time
 
 from handwash.node import kernel, lines
-from handwash.node.orders import node_name
-from handwash.teardown import identity
+from handwash.node.orders import job_and_step, node_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +27,7 @@ REPLY_LIMIT = 1.0
 SEARCH_LIMIT = 15.0
 
 
-def peer_uid(connection: _socket.socket) -> int:
+def peer_uid(connection: "_socket.socket") -> int:
     """The user at the other end: names of abstract sockets can be taken by anybody on the node."""
     data = connection.getsockopt(_socket.SOL_SOCKET, SO_PEERCRED, 12)
     return int.from_bytes(data[4:8], sys.byteorder)
@@ -43,7 +40,7 @@ class Chain:
     to the inner one (`be_second`), which holds it from that moment on and takes it up when it has something to say.
     """
 
-    def __init__(self, connection: _socket.socket, orders: Orders) -> None:
+    def __init__(self, connection: "_socket.socket", orders: "Orders") -> None:
         self.connection = connection
         self.orders = orders
         self.heard = b""
@@ -53,18 +50,18 @@ class Chain:
         self.leaked = False
 
     def open(self) -> None:
-        """Before the second one is made: the way between the two."""
+        """Before the second one is made: the way between the two. From now on SIGIO comes when the guardian says something or
+        dies, to this process, which has it blocked."""
         try:
             self.ends = _socket.socketpair()
         except OSError:
             pass
-
-    def be_first(self) -> None:
-        """From now on SIGIO comes when the guardian says something or dies."""
-        if self.ends is not None:
-            self.ends[1].close()
         self.watch()
         self.renew()
+
+    def be_first(self) -> None:
+        if self.ends is not None:
+            self.ends[1].close()
 
     def be_second(self) -> None:
         """From now on a connection that is handed over is used."""
@@ -76,8 +73,8 @@ class Chain:
         import fcntl
 
         fd = self.connection.fileno()
-        fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+        fcntl.fcntl(fd, fcntl.F_SETOWN, posix.getpid())
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | posix.O_ASYNC)
 
     def renew(self) -> None:
         """Another guardian where this one has died; where none can be had the session goes on without."""
@@ -122,7 +119,7 @@ class Chain:
         """One line; a guardian that is gone is done without."""
         self.tell_all([fields])
 
-    def tell_all(self, rows: Iterable[Sequence[object]]) -> None:
+    def tell_all(self, rows: "Iterable[Sequence[object]]") -> None:
         """Several lines at once."""
         self.take_newest()
         text = "".join(lines.join(fields) + "\n" for fields in rows)
@@ -131,7 +128,7 @@ class Chain:
         except OSError:
             pass
 
-    def tell_ended(self, teardown: Sweep) -> None:
+    def tell_ended(self, teardown: "Sweep") -> None:
         """What the inner supervisor's teardown did."""
         self.tell_all([("ended", *pair, int(pair in teardown.killed)) for pair in teardown.ended])
         self.tell_all([("left", *pair, why) for pair, why in teardown.left.items()])
@@ -179,6 +176,8 @@ class Chain:
 
 def wait_for_end(pid: int, start_ticks: int) -> None:
     """Until this process has ended (bounded)."""
+    from handwash.teardown import identity
+
     handle = identity.Handle(pid, start_ticks)
     deadline = time.monotonic() + REPLY_LIMIT
     while handle.check() is not None and time.monotonic() < deadline:
@@ -190,13 +189,13 @@ def wait_for_end(pid: int, start_ticks: int) -> None:
     handle.close()
 
 
-def join(orders: Orders, again: bool = False) -> Chain | None:
+def join(orders: "Orders", again: bool = False) -> "Chain | None":
     """Connects this task with its node's guardian, starting one where there is none. None where that cannot be.
 
     `again`: there was one, and it has died.
     """
-    step = f"{os.environ.get('SLURM_JOB_ID', '')}.{os.environ.get('SLURM_STEP_ID', '')}"
-    address = f"\0handwash-{os.getuid()}-{orders.session}-{step}-{node_name()}"
+    step = ".".join(job_and_step())
+    address = f"\0handwash-{posix.getuid()}-{orders.session}-{step}-{node_name()}"
     ours = False
     for _attempt in range(20):
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -210,10 +209,10 @@ def join(orders: Orders, again: bool = False) -> Chain | None:
                 time.sleep(0.005)
             continue
         chain = Chain(connection, orders)
-        if peer_uid(connection) != os.getuid():
+        if peer_uid(connection) != posix.getuid():
             connection.close()
             return None
-        chain.tell("task", os.getpid(), identity.start_of(os.getpid()) or 0, orders.slurmstepd)
+        chain.tell("task", posix.getpid(), orders.slurmstepd)
         # One that we have just started cannot be about to leave; its `ok` is heard with its goodbye.
         if ours or chain.hear(REPLY_LIMIT):
             return chain
@@ -222,7 +221,7 @@ def join(orders: Orders, again: bool = False) -> Chain | None:
     return None
 
 
-def start(address: str, orders: Orders, again: bool) -> bool:
+def start(address: str, orders: "Orders", again: bool) -> bool:
     """Starts a guardian that listens at `address`. False where the name is taken or no process can be made.
 
     Called before this process becomes a subreaper, so that the guardian falls to init: proctrack/linuxproc, which follows
@@ -232,14 +231,14 @@ def start(address: str, orders: Orders, again: bool) -> bool:
     try:
         listener.bind(address)
         listener.listen(128)
-        child = os.fork()
+        child = posix.fork()
     except OSError:
         listener.close()
         return False
     if child == 0:
         try:
-            os.setsid()
-            if os.fork() == 0:
+            posix.setsid()
+            if posix.fork() == 0:
                 _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
                 from handwash.node.apart import live_apart
 
@@ -249,7 +248,7 @@ def start(address: str, orders: Orders, again: bool) -> bool:
 
                 Guardian(listener, orders, again).run()
         finally:
-            os._exit(0)
+            posix._exit(0)
     listener.close()
-    os.waitpid(child, 0)
+    posix.waitpid(child, 0)
     return True

@@ -8,12 +8,13 @@ With proctrack/cgroup it dies with the step, which is then Slurm's to end.
 
 from __future__ import annotations
 
-import os
+import posix
 import select
 import time
 
 from handwash.node import hidden, lines, part, traces
 from handwash.node.chain import peer_uid
+from handwash.node.orders import job_and_step
 from handwash.teardown import end, identity, tree
 
 TYPE_CHECKING = False
@@ -33,7 +34,7 @@ SETTLED = 0.25
 # A look may take this part of the time between looks, so that a hundred idle children cost under 0.1 % of a core.
 SHARE = 0.0008
 # While things start.
-FIRST_SHARE = 0.05
+FIRST_SHARE = 0.02
 
 
 class Task:
@@ -116,7 +117,7 @@ class Guardian:
 
     def release(self) -> None:
         """Ends the step for Slurm where its slurmstepd is dead: else srun would wait and hold the GPUs without end (22.05)."""
-        job, step = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_STEP_ID", "")
+        job, step = job_and_step()
         if self.slurmstepd is not None and job and has_ended(self.slurmstepd):
             try:
                 from handwash.srun import confirm
@@ -128,7 +129,7 @@ class Guardian:
     def accept(self) -> Task | None:
         connection_fd, _address = self.listener._accept()  # type: ignore[attr-defined]
         connection = _socket.socket(fileno=connection_fd)
-        if peer_uid(connection) != os.getuid():
+        if peer_uid(connection) != posix.getuid():
             connection.close()
             return None
         task = Task(connection)
@@ -146,15 +147,16 @@ class Guardian:
         for line in whole:
             word, *fields = lines.split(line.decode("utf-8", "surrogateescape"))
             if word == "task":
-                task.root = (int(fields[0]), int(fields[1]))
-                task.slurmstepd = int(fields[2])
+                # The connection's end will tell of its death, so until then the pid is its own.
+                pid, task.slurmstepd = int(fields[0]), int(fields[1])
+                task.root = (pid, identity.start_of(pid) or 0)
                 if task.slurmstepd and self.slurmstepd is None:
                     self.slurmstepd = hold(task.slurmstepd)
                 self.part.helpers.add(task.root)
                 say(task, "ok")
                 self.hurry()
             elif word == "main":
-                self.see(task, int(fields[0]), int(fields[1]), fields[2])
+                self.see_main(task, int(fields[0]), int(fields[1]), fields[2])
                 self.hurry()
             elif word == "ended":
                 pair = (int(fields[0]), int(fields[1]))
@@ -186,12 +188,20 @@ class Guardian:
         self.pause = FIRST_LOOK
         self.next_look = min(self.next_look, max(time.monotonic() + FIRST_LOOK, self.not_before))
 
-    def see(self, task: Task, pid: int, began: int, name: str = "") -> bool:
+    def see(self, task: Task, pid: int, began: int, name: str) -> bool:
         """Writes a process down; True when it is new."""
         if (pid, began) in task.seen:
             return False
         task.seen.add((pid, began))
         return self.part.add(pid, began, name)
+
+    def see_main(self, task: Task, inner: int, pid: int, name: str) -> None:
+        """The command itself, which may have ended already; its pid may then be anybody's who has another parent."""
+        stat = identity.stat_of(pid)
+        if stat is not None and stat.ppid == inner:
+            self.see(task, pid, stat.start_ticks, name)
+        else:
+            self.part.add_past(pid, name)
 
     def look(self) -> None:
         """Who is below the supervisors now? Often at first, then ever more seldom while nothing changes."""
@@ -203,17 +213,14 @@ class Guardian:
             inner_lives = False
             unseen: list[int] = []
             for pid in tree.below([task.root[0]]):
-                began = identity.start_of(pid)
-                if began is None:
+                stat = identity.stat_of(pid)
+                if stat is None:
                     unseen.append(pid)
-                    continue
-                parent = identity.slurp(f"/proc/{pid}/stat")
-                stat = identity.parse_stat(parent) if parent else None
-                if stat is not None and stat.ppid == task.root[0] and stat.name == b"handwash":
-                    self.part.helpers.add((pid, began))
+                elif stat.ppid == task.root[0] and stat.name == b"handwash":
+                    self.part.helpers.add((pid, stat.start_ticks))
                     inner_lives |= stat.state not in identity.DEAD_STATES
                 else:
-                    fresh |= self.see(task, pid, began)
+                    fresh |= self.see(task, pid, stat.start_ticks, stat.name.decode("utf-8", "surrogateescape"))
                     self.part.check_cgroup(pid)
             self.nudge(task, inner_lives)
             if unseen:
@@ -236,8 +243,7 @@ class Guardian:
     def nudge(self, task: Task, inner_lives: bool) -> None:
         """An outer supervisor that has something to do and may not know it: somebody has stopped it and its inner one is
         dead, or its slurmstepd is."""
-        data = identity.slurp(f"/proc/{task.root[0]}/stat") if task.root is not None else None
-        stat = identity.parse_stat(data) if data else None
+        stat = identity.stat_of(task.root[0]) if task.root is not None else None
         if task.root is None or stat is None:
             return
         needed = stat.state == "T" and not inner_lives
@@ -267,7 +273,7 @@ class Guardian:
                 time.sleep(0.02)
                 continue
             calm = 0
-            outcome = end.end(targets, self.grace, os.getuid())
+            outcome = end.end(targets, self.grace, posix.getuid())
             ended.update(outcome.ended)
             killed.update(outcome.killed)
             left.update(outcome.left)
@@ -279,21 +285,21 @@ class Guardian:
 
     def targets(self, lost: list[Task]) -> list[tuple[int, int]]:
         """What is left of the lost tasks: seen or below that, with the mark, with the cookie; nothing of other tasks."""
-        spared = {os.getpid()}
+        spared = {posix.getpid()}
         roots = [task.root[0] for task in self.tasks.values() if task.root is not None]
         spared.update(roots, tree.below(roots))
         seen = {pair for task in lost for pair in task.seen}
         found = {pair for pair in seen if identity.same(*pair) is not None}
         found.update(tree.descendants(*(pid for pid, _began in found)))
         found.update(traces.with_mark(self.mark))
-        found.update(traces.with_cookie(self.session, os.environ.get("SLURM_JOB_ID", "")))
+        found.update(traces.with_cookie(self.session, job_and_step()[0]))
         alive = []
         self.foreign.clear()
         for pid, began in found:
             who = identity.same(pid, began)
             if who is None or not who.alive or pid in spared:
                 continue
-            if who.uid == os.getuid():
+            if who.uid == posix.getuid():
                 alive.append((pid, began))
             else:
                 self.foreign.add((pid, began))
@@ -311,7 +317,7 @@ def say(task: Task, word: str) -> None:
 def hold(pid: int) -> int | None:
     """A pidfd; None where the kernel (before 5.3) or Python has none. Another user's process can be held too."""
     try:
-        return os.pidfd_open(pid)
+        return posix.pidfd_open(pid)
     except (OSError, AttributeError):
         return None
 

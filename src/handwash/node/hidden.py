@@ -5,7 +5,7 @@ Their parent's list of children shows them all the same, and a pidfd taken then 
 
 from __future__ import annotations
 
-import os
+import posix
 import select
 import time
 
@@ -28,12 +28,12 @@ def hold(known: dict[int, int], root: int, pids: Iterable[int]) -> int:
     if len(known) > KEPT:
         still = running(known.values(), 0.0)
         for pid in [pid for pid, fd in known.items() if fd not in still]:
-            os.close(known.pop(pid))
+            posix.close(known.pop(pid))
     held: dict[int, int] = {}
     for pid in pids:
         try:
             if pid not in known:
-                held[pid] = os.pidfd_open(pid)
+                held[pid] = posix.pidfd_open(pid)
         except (OSError, AttributeError):
             # It has ended, or the kernel is older than 5.3.
             pass
@@ -45,7 +45,7 @@ def hold(known: dict[int, int], root: int, pids: Iterable[int]) -> int:
             known[pid] = fd
             new += 1
         else:
-            os.close(fd)
+            posix.close(fd)
     return new
 
 

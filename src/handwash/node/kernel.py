@@ -1,8 +1,6 @@
 """The few kernel calls that the node's side needs and Python has no light name for. Imported under every task."""
 
-from __future__ import annotations
-
-import os
+import posix
 import sys
 
 TYPE_CHECKING = False
@@ -28,7 +26,7 @@ SI_KERNEL = 0x80
 ALL_SIGNALS = frozenset(range(1, _signal.NSIG)) - {_signal.SIGKILL, _signal.SIGSTOP, 32, 33}
 
 
-def call_libc(name: str, *arguments: int | bytes) -> bool:
+def call_libc(name: str, *arguments: "int | bytes") -> bool:
     """Calls a function of the C library through the C half of ctypes (ctypes itself costs 3 to 5 ms; `resource` costs too).
 
     True where it answered 0; False where it failed or there is no way to call it.
@@ -47,7 +45,7 @@ def call_libc(name: str, *arguments: int | bytes) -> bool:
     return result == 0
 
 
-def prctl(option: int, value: int | bytes) -> bool:
+def prctl(option: int, value: "int | bytes") -> bool:
     """prctl(2)."""
     return call_libc("prctl", option, value, 0, 0, 0)
 
@@ -73,7 +71,7 @@ def has_mark(limits: bytes, value: int) -> bool:
     return row[:1] == [str(value).encode()]
 
 
-def block_all() -> set[int]:
+def block_all() -> "set[int]":
     """Blocks every signal, to be taken one by one with `next_signal`; answers the mask to restore for the command."""
     # With SIGCHLD ignored by whoever started us, children would vanish without a status.
     if _signal.getsignal(_signal.SIGCHLD) == _signal.SIG_IGN:
@@ -81,7 +79,7 @@ def block_all() -> set[int]:
     return set(_signal.pthread_sigmask(_signal.SIG_BLOCK, ALL_SIGNALS))
 
 
-def next_signal(timeout: float | None = None) -> tuple[int, int, int] | None:
+def next_signal(timeout: "float | None" = None) -> "tuple[int, int, int] | None":
     """The next pending signal as (number, si_code, sender's pid); None when the time is up."""
     if timeout is None:
         info = _signal.sigwaitinfo(ALL_SIGNALS)
@@ -98,7 +96,7 @@ def wait_child_signal(timeout: float) -> None:
     _signal.sigtimedwait({_signal.SIGCHLD}, max(timeout, 0.0))
 
 
-def restore_for_exec(mask: set[int], ignored_chld: bool = False) -> None:
+def restore_for_exec(mask: "set[int]", ignored_chld: bool = False) -> None:
     """In the child before exec: signals as the command would have found them without us."""
     # Python ignores these two, and ignored signals stay ignored over exec.
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
@@ -119,12 +117,23 @@ def die_by(number: int) -> None:
     if number not in (_signal.SIGKILL, _signal.SIGSTOP):
         _signal.signal(number, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {number})
-    os.kill(os.getpid(), number)
+    posix.kill(posix.getpid(), number)
+
+
+def reap() -> bool:
+    """Collects every child that has ended. True when no child is left at all."""
+    while True:
+        try:
+            pid, _status = posix.waitpid(-1, posix.WNOHANG)
+        except ChildProcessError:
+            return True
+        if pid == 0:
+            return False
 
 
 def exit_like(status: int) -> None:
     """Ends this process as a child with this wait status ended. Does not return."""
-    if os.WIFSIGNALED(status):
-        die_by(os.WTERMSIG(status))
-        os._exit(128 + os.WTERMSIG(status))
-    os._exit(os.WEXITSTATUS(status))
+    if posix.WIFSIGNALED(status):
+        die_by(posix.WTERMSIG(status))
+        posix._exit(128 + posix.WTERMSIG(status))
+    posix._exit(posix.WEXITSTATUS(status))

@@ -1,7 +1,5 @@
 """The form of session files: a first line with a version, then lines of tab-separated fields. Reading needs no module."""
 
-from __future__ import annotations
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,23 +31,23 @@ def unescape(text: str) -> str:
     return "".join(parts)
 
 
-def join(fields: Sequence[object]) -> str:
+def join(fields: "Sequence[object]") -> str:
     """Fields to one line without its end."""
     return "\t".join(escape(str(field)) for field in fields)
 
 
-def split(line: str) -> list[str]:
+def split(line: str) -> "list[str]":
     """One line to its fields."""
     return [unescape(field) for field in line.split("\t")]
 
 
-def pack(rows: Iterable[Sequence[object]]) -> bytes:
+def pack(rows: "Iterable[Sequence[object]]") -> bytes:
     """Rows to the content of a file."""
     text = "\n".join([HEADER, *(join(row) for row in rows), ""])
     return text.encode("utf-8", "surrogateescape")
 
 
-def unpack(data: bytes) -> list[list[str]] | None:
+def unpack(data: bytes) -> "list[list[str]] | None":
     """The content of a file to its rows; None where it is not ours, of another version, or cut short."""
     text = data.decode("utf-8", "surrogateescape")
     if not text.endswith("\n"):

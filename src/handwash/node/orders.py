@@ -1,8 +1,7 @@
 """The orders that travel from safe-srun to the node in one argument. It shows in the process list: no secrets in it."""
 
-from __future__ import annotations
-
-import os
+import posix
+import sys
 
 from handwash.node import lines
 
@@ -14,9 +13,29 @@ if TYPE_CHECKING:
 KEPT = "HANDWASH_KEPT"
 
 
+def encode(text: str) -> bytes:
+    """As `os.fsencode`."""
+    return text.encode(sys.getfilesystemencoding(), "surrogateescape")
+
+
+def decode(data: bytes) -> str:
+    """As `os.fsdecode`."""
+    return data.decode(sys.getfilesystemencoding(), "surrogateescape")
+
+
+def variable(name: bytes) -> str:
+    """An environment variable of this process; empty where it is not set."""
+    return decode(posix.environ.get(name, b""))
+
+
+def job_and_step() -> "tuple[str, str]":
+    """The ids in which this process runs; empty without a scheduler."""
+    return variable(b"SLURM_JOB_ID"), variable(b"SLURM_STEP_ID")
+
+
 def node_name() -> str:
     """Slurm's name for this node, else the host's."""
-    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
+    return variable(b"SLURMD_NODENAME") or posix.uname().nodename.split(".")[0]
 
 
 class Orders:
@@ -24,7 +43,7 @@ class Orders:
     variables to put right for the command (None: take out), and whether the job is this srun's own."""
 
     def __init__(
-        self, session: str, grace: float, folder: str, environment: Mapping[str, str | None], own: bool = False
+        self, session: str, grace: float, folder: str, environment: "Mapping[str, str | None]", own: bool = False
     ) -> None:
         self.session = session
         self.grace = grace
@@ -39,8 +58,7 @@ class Orders:
         tail = self.session.rpartition("-")[2]
         number = int(tail, 16) if tail.isalnum() else 0
         # The components of a heterogeneous job may share a node: each is a step of its own there.
-        for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"):
-            text = os.environ.get(name, "")
+        for text in job_and_step():
             number = (number * 6364136223846793005 + (int(text) if text.isdigit() else 0)) % 2**62
         return number
 
@@ -50,7 +68,7 @@ class Orders:
         return lines.join([self.session, f"{self.grace:g}", self.folder, int(self.own), *changes])
 
     @classmethod
-    def unpack(cls, text: str) -> Orders:
+    def unpack(cls, text: str) -> "Orders":
         """The reverse of `pack`."""
         session, grace, folder, own, *changes = lines.split(text)
         environment: dict[str, str | None] = {}

@@ -6,11 +6,11 @@ Without such a home, or on a full disk, there is no record; nothing else depends
 
 from __future__ import annotations
 
-import os
+import posix
 import time
 
 from handwash.node import lines
-from handwash.node.orders import node_name
+from handwash.node.orders import job_and_step, node_name
 from handwash.teardown import identity
 
 TYPE_CHECKING = False
@@ -42,8 +42,8 @@ class Part:
         self.session = session
         self.boot = identity.boot_id()
         self.node = node_name()
-        self.me = (os.getpid(), identity.start_of(os.getpid()) or 0)
-        self.path = os.path.join(folder, f"{session}.{self.node}.{self.me[0]}{SUFFIX}") if folder else ""
+        self.me = (posix.getpid(), identity.start_of(posix.getpid()) or 0)
+        self.path = f"{folder}/{session}.{self.node}.{self.me[0]}{SUFFIX}" if folder else ""
         # Empty also when something of the session is elsewhere (moved by `systemd-run --scope`, say): then Slurm's end of the
         # step says nothing about that.
         self.cgroup = step_cgroup(self.me[0])
@@ -61,20 +61,21 @@ class Part:
         self.finished = 0.0
         self.changed = True
 
-    def add(self, pid: int, began: int, name: str = "") -> bool:
-        """A process that was not known yet; True if it was added. `name` is for one that may have ended already."""
+    def add(self, pid: int, began: int, name: str) -> bool:
+        """A process that was not known yet; True if it was added."""
         if (pid, began) in self.processes:
-            return False
-        data = identity.slurp(f"/proc/{pid}/stat")
-        stat = identity.parse_stat(data) if data else None
-        if stat is not None and stat.start_ticks == began:
-            name = stat.name.decode("utf-8", "surrogateescape")
-        elif not name:
             return False
         self.processes[pid, began] = name
         self.seen += 1
         self.changed = True
         return True
+
+    def add_past(self, pid: int, name: str) -> None:
+        """A process that has ended before it could be looked at."""
+        self.seen += 1
+        self.changed = True
+        if len(self.past) < PAST_LISTED:
+            self.past[pid, 0] = name
 
     def check_cgroup(self, pid: int) -> None:
         """Notices a process that has left the step's cgroup."""
@@ -102,12 +103,12 @@ class Part:
 
     def supersede(self) -> None:
         """Takes over what a guardian of this step has written that has died since, and takes its file away."""
-        where, me = os.path.split(self.path)
+        where, _slash, me = self.path.rpartition("/")
         prefix = f"{self.session}.{self.node}."
-        for name in os.listdir(where) if where else []:
+        for name in posix.listdir(where) if where else []:
             if name != me and name.startswith(prefix) and name.endswith(SUFFIX):
                 try:
-                    self._take_in(os.path.join(where, name))
+                    self._take_in(f"{where}/{name}")
                 except (OSError, KeyError, IndexError, ValueError):
                     pass
 
@@ -131,17 +132,18 @@ class Part:
         self.killed += int(said["killed"][0])
         self.took_over |= said["took-over"] == ["1"]
         self.complete &= said["complete"] == ["1"]
-        os.unlink(path)
+        posix.unlink(path)
 
     def place(self) -> list[tuple[str, str]]:
         """Where this is: node, boot and step."""
+        job, step = job_and_step()
         return [
             ("id", self.session),
             ("node", self.node),
-            ("host", os.uname().nodename),
+            ("host", posix.uname().nodename),
             ("boot", self.boot),
-            ("job", os.environ.get("SLURM_JOB_ID", "")),
-            ("step", os.environ.get("SLURM_STEP_ID", "")),
+            ("job", job),
+            ("step", step),
         ]
 
     def rows(self) -> list[tuple[object, ...]]:
@@ -174,17 +176,19 @@ class Part:
             return
         scratch = f"{self.path}.new"
         try:
-            fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            fd = posix.open(
+                scratch, posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600
+            )
             try:
                 content = memoryview(lines.pack(self.rows()))
                 while content:
-                    content = content[os.write(fd, content) :]
+                    content = content[posix.write(fd, content) :]
             finally:
-                os.close(fd)
-            os.rename(scratch, self.path)
+                posix.close(fd)
+            posix.rename(scratch, self.path)
         except OSError:
             try:
-                os.unlink(scratch)
+                posix.unlink(scratch)
             except OSError:
                 pass
 

@@ -7,22 +7,19 @@ a guardian beside them takes over when both are dead. They share the command's p
 signals that the kernel sends to the group are for the command, others are passed on once, stdio is not touched.
 """
 
-from __future__ import annotations
-
-import os
+import posix
 import time
 
-from handwash.node import kernel, lines, sweep
-from handwash.node.orders import KEPT
-from handwash.teardown import identity
+from handwash.node import kernel, lines
+from handwash.node.chain import Chain, join
+from handwash.node.orders import KEPT, Orders, decode, encode, variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from handwash.node.chain import Chain
-    from handwash.node.orders import Orders
+    from handwash.node.sweep import Sweep
 else:
     import _signal
 
@@ -37,6 +34,9 @@ GUARDIAN = _signal.SIGIO
 SETTLE = 0.02
 TOGETHER = 0.5
 
+# Seconds.
+LOAD_AFTER = 1.0
+
 
 class Ending:
     """How a task ended: the command's wait status, and what the teardown found, killed and had to leave.
@@ -45,7 +45,12 @@ class Ending:
     """
 
     def __init__(
-        self, status: int, ended: int = 0, killed: int = 0, left: Sequence[tuple[int, str]] = (), complete: bool = True
+        self,
+        status: int,
+        ended: int = 0,
+        killed: int = 0,
+        left: "Sequence[tuple[int, str]]" = (),
+        complete: bool = True,
     ) -> None:
         self.status = status
         self.complete = complete
@@ -62,99 +67,118 @@ class Ending:
         ).encode()
 
     @classmethod
-    def unpack(cls, data: bytes) -> Ending:
+    def unpack(cls, data: bytes) -> "Ending":
         first, *rest = data.decode().split("\n")
         status, ended, killed, complete = map(int, first.split())
         left = [(int(pid), why) for pid, _, why in (line.partition(" ") for line in rest)]
         return cls(status, ended, killed, left, bool(complete))
 
 
-def look_up(command: str, environment: Mapping[str, str]) -> str:
+def look_up(command: str, path: str) -> str:
     """The path of the command, found as slurmstepd finds it (seen with 22.05): a name that begins with a dot is put behind
     the working directory, any other one is looked up in PATH on this node, executable or not; else it stays as it is."""
     if command.startswith("/"):
         return command
     if command.startswith("."):
-        return os.path.join(os.getcwd(), command)
-    for folder in environment.get("PATH", "").split(":"):
-        path = os.path.join(folder, command)
-        if folder and os.path.isfile(path):
-            return path
+        return f"{posix.getcwd().rstrip('/')}/{command}"
+    for folder in path.split(":"):
+        found = f"{folder}{'' if folder.endswith('/') else '/'}{command}"
+        if folder and is_file(found):
+            return found
     return command
 
 
-def execute(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Becomes the command. Returns only if that failed: the errno, which is slurmstepd's exit code for it (2, 13, 8)."""
-    path = command[0]
+def is_file(path: str) -> bool:
+    """Whether this is a file, or a link to one."""
     try:
-        path = look_up(path, environment)
-        if not path:
-            # Python refuses an empty name by an error of its own; the kernel does not find it.
-            raise FileNotFoundError(2, os.strerror(2))
-        os.execve(path, [path, *command[1:]], environment)
-    except OSError as error:
-        number = error.errno or 2
-        # slurmstepd's own words (22.05).
-        text = f"handwash: error: execve(): {missing(path) if number == 2 else path}: {os.strerror(number)}"
-        safe = "".join(letter if letter.isprintable() else "?" for letter in text)
+        return posix.stat(path).st_mode & 0o170000 == 0o100000
+    except (OSError, ValueError):
+        return False
+
+
+class Command:
+    """What the task is to become. All of it is made ready before the supervisors part: what a process writes after a fork
+    is copied, page by page."""
+
+    def __init__(self, words: "Sequence[str]", environment: "dict[bytes, bytes]") -> None:
+        self.environment = environment
+        self.path = look_up(words[0], decode(environment.get(b"PATH", b"")))
+        self.words = [self.path, *words[1:]]
+        self.name = words[0].rpartition("/")[2]
+
+    def execute(self) -> int:
+        """Becomes it. Returns only if that failed: the errno, which is slurmstepd's exit code for it (2, 13, 8)."""
         try:
-            os.write(2, f"{safe}\n".encode(errors="replace"))
-        except OSError:
-            pass
-        return number
+            if not self.path:
+                # Python refuses an empty name by an error of its own; the kernel does not find it.
+                raise FileNotFoundError(2, "")
+            posix.execve(self.path, self.words, self.environment)
+        except OSError as error:
+            number = error.errno or 2
+            try:
+                from handwash.node import refused
 
-
-def missing(script: str) -> str:
-    """What was not found when this file was to be executed: the interpreter that it names, else itself."""
-    try:
-        with open(script, "rb") as file:
-            first = file.readline(256)
-    except OSError:
-        return script
-    if first[:2] != b"#!":
-        return script
-    name = first[2:].partition(b"\n")[0].lstrip()
-    return f"bad interpreter({os.fsdecode(name)})"
-
-
-def terminal_settings() -> tuple[int, list[object]] | None:
-    """The terminal and its settings, if standard input, output or error is one."""
-    for fd in (0, 1, 2):
-        try:
-            if os.isatty(fd):
-                import termios
-
-                return fd, termios.tcgetattr(fd)
-        except Exception:
-            return None
-    return None
-
-
-def restore_terminal(saved: tuple[int, list[object]] | None) -> None:
-    """Puts the settings back, only where the command changed them. SIGTTOU is blocked here, so the background may."""
-    if saved is None:
-        return
-    import termios
-
-    try:
-        if termios.tcgetattr(saved[0]) != saved[1]:
-            termios.tcsetattr(saved[0], termios.TCSADRAIN, saved[1])  # type: ignore[arg-type]
-    except (termios.error, OSError):
-        pass
+                refused.say(self.path, number)
+            except ImportError:
+                pass
+            return number
 
 
 def may_stop() -> bool:
     """Whether a stop of the command is to be shown upwards: to a shell that can continue us, never as session leader."""
-    if os.getsid(0) == os.getpid():
+    if posix.getsid(0) == posix.getpid():
         return False
     try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
+        posix.close(posix.open("/dev/tty", posix.O_RDWR | posix.O_CLOEXEC | posix.O_NOCTTY))
     except OSError:
         return False
     return True
 
 
-def supervise(command: Sequence[str], orders: Orders, chain: Chain | None) -> Ending:
+def terminal_settings() -> "tuple[int, list[object]] | None":
+    """The terminal and its settings, if standard input, output or error is one."""
+    for fd in (0, 1, 2):
+        if posix.isatty(fd):
+            try:
+                from handwash.node import terminal
+            except ImportError:
+                return None
+            return terminal.settings(fd)
+    return None
+
+
+def next_signal() -> "tuple[int, int, int]":
+    """The next signal, as `kernel.next_signal` gives it.
+
+    Where it takes its time, what the teardown needs is loaded meanwhile: a session may last for days, and handwash may have
+    been taken away at its end. A task that ends at once never needs it, or finds it still in place.
+    """
+    found = kernel.next_signal(LOAD_AFTER)
+    if found is None:
+        try:
+            from handwash.node import sweep  # noqa: F401
+        except ImportError:
+            pass
+        found = kernel.next_signal()
+    return found or (0, 0, 0)
+
+
+def end_rest(grace: float, ending: Ending) -> "Sweep | None":
+    """Ends what is left below this process, and adds that to `ending`; None where nothing was left."""
+    if kernel.reap():
+        return None
+    from handwash.node.sweep import Sweep
+
+    rest = Sweep()
+    rest.run(grace)
+    ending.ended += len(rest.ended)
+    ending.killed += len(rest.killed)
+    ending.left += [(pid, why) for (pid, _start), why in rest.left.items()]
+    ending.complete = rest.complete
+    return rest
+
+
+def supervise(command: "Sequence[str]", orders: Orders, chain: "Chain | None") -> "Ending":
     """Runs the command below an inner supervisor to its end and beyond; answers when nothing of it is left.
 
     If the task's slurmstepd dies before the command, all of it is ended at once.
@@ -162,83 +186,82 @@ def supervise(command: Sequence[str], orders: Orders, chain: Chain | None) -> En
     ignored_chld = _signal.getsignal(CHILD) == _signal.SIG_IGN
     mask = kernel.block_all()
     settings = terminal_settings()
+    main = Command(command, command_environment(orders))
+    mark = orders.mark()
     complete = kernel.become_subreaper()
     if chain is not None and not complete:
         chain.tell("incomplete")
     kernel.prctl(kernel.PR_SET_NAME, b"handwash")
-    read_end, write_end = os.pipe()
-    outer = os.getpid()
+    read_end, write_end = posix.pipe()
+    outer = posix.getpid()
     stops = may_stop()
     if chain is not None:
         chain.open()
     try:
-        inner = os.fork()
+        inner = posix.fork()
     except OSError:
         # No more processes: the command itself needs none.
-        kernel.mark(orders.mark())
+        kernel.mark(mark)
         kernel.restore_for_exec(mask, ignored_chld)
-        os._exit(execute(command, command_environment(orders)))
+        posix._exit(main.execute())
     if inner == 0:
         try:
-            os.close(read_end)
+            posix.close(read_end)
             if chain is not None:
                 chain.be_second()
-            ending = run_inner(command, orders, outer, chain, mask, ignored_chld, stops)
-            os.write(write_end, ending.pack())
+            ending = run_inner(main, mark, orders.grace, outer, chain, mask, ignored_chld, stops)
+            posix.write(write_end, ending.pack())
             kernel.exit_like(ending.status)
         finally:
-            os._exit(125)
-    os.close(write_end)
+            posix._exit(125)
+    posix.close(write_end)
     if chain is not None:
         chain.be_first()
     status = watch_inner(inner, stops, chain, orders.slurmstepd)
     if status is None:
-        os.kill(inner, _signal.SIGKILL)
+        posix.kill(inner, _signal.SIGKILL)
         status = _signal.SIGKILL
     try:
-        data = os.read(read_end, 65536)
+        data = posix.read(read_end, 65536)
     finally:
-        os.close(read_end)
+        posix.close(read_end)
     ending = Ending.unpack(data) if data else Ending(status)
     # Nothing is left here unless the inner one was killed: then its children are ours now.
-    if not sweep.reap():
-        rest = sweep.Sweep()
-        rest.run(orders.grace)
-        if chain is not None:
-            # Now that nothing is left that could go to init.
-            chain.renew()
-            chain.tell_ended(rest)
-        ending.ended += len(rest.ended)
-        ending.killed += len(rest.killed)
-        ending.left += [(pid, why) for (pid, _start), why in rest.left.items()]
-        ending.complete = rest.complete
+    rest = end_rest(orders.grace, ending)
+    if rest is not None and chain is not None:
+        # Now that nothing is left that could go to init.
+        chain.renew()
+        chain.tell_ended(rest)
     ending.complete = ending.complete and complete and not ending.left
-    restore_terminal(settings)
+    if settings is not None:
+        from handwash.node import terminal
+
+        terminal.restore(settings)
     return ending
 
 
-def watch_inner(inner: int, stops: bool, chain: Chain | None, slurmstepd: int) -> int | None:
+def watch_inner(inner: int, stops: bool, chain: "Chain | None", slurmstepd: int) -> "int | None":
     """The outer supervisor: passes on what is meant for the command, until the inner one has ended; its wait status.
 
     None when its slurmstepd died first.
     """
-    leader = os.getsid(0) == os.getpid()
+    leader = posix.getsid(0) == posix.getpid()
     if slurmstepd:
         # A hint only: it comes when the thread has ended that made us. The guardian gives it too.
         kernel.prctl(kernel.PR_SET_PDEATHSIG, CHILD)
-    while not slurmstepd or os.getppid() == slurmstepd:
-        number, code, _sender = kernel.next_signal() or (0, 0, 0)
+    while not slurmstepd or posix.getppid() == slurmstepd:
+        number, code, _sender = next_signal()
         if number == CHILD:
             while True:
                 try:
-                    pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+                    pid, status = posix.waitpid(-1, posix.WNOHANG | posix.WUNTRACED)
                 except ChildProcessError:
                     return 0
                 if pid == 0:
                     break
-                if pid == inner and os.WIFSTOPPED(status):
+                if pid == inner and posix.WIFSTOPPED(status):
                     if stops:
-                        os.kill(os.getpid(), _signal.SIGSTOP)
+                        posix.kill(posix.getpid(), _signal.SIGSTOP)
                 elif pid == inner:
                     return status
             continue
@@ -246,7 +269,9 @@ def watch_inner(inner: int, stops: bool, chain: Chain | None, slurmstepd: int) -
             if chain is not None:
                 chain.renew()
                 # While another guardian is made, orphans go to init: those of the inner one, if it died now.
-                chain.leaked |= os.waitid(os.P_PID, inner, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+                chain.leaked |= (
+                    posix.waitid(posix.P_PID, inner, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT) is not None
+                )
             continue
         if code == kernel.SI_KERNEL:
             # A closed terminal hangs up its session leader: without us that would be the command.
@@ -254,93 +279,92 @@ def watch_inner(inner: int, stops: bool, chain: Chain | None, slurmstepd: int) -
                 continue
         elif number != CONTINUE:
             time.sleep(SETTLE)
-        os.kill(inner, number)
+        posix.kill(inner, number)
     return None
 
 
-def command_environment(orders: Orders) -> dict[str, str]:
+def command_environment(orders: Orders) -> "dict[bytes, bytes]":
     """The environment as the command would have it without us, and the session's cookie."""
-    environment = dict(os.environ)
-    if KEPT in orders.environment and KEPT in environment:
-        for entry in lines.split(environment[KEPT]):
-            name, _equals, kept = entry.partition("=")
-            environment.setdefault(name, kept)
+    environment = dict(posix.environ)
+    if KEPT in orders.environment:
+        for entry in lines.split(variable(encode(KEPT))):
+            name, equals, given = entry.partition("=")
+            if equals:
+                environment.setdefault(encode(name), encode(given))
     for name, value in orders.environment.items():
         # A variable that srun was told not to export is not to appear by way of us.
-        if name in environment and value is not None:
-            environment[name] = value
+        key = encode(name)
+        if key in environment and value is not None:
+            environment[key] = encode(value)
         else:
-            environment.pop(name, None)
-    environment["HANDWASH_SESSION"] = orders.session
+            environment.pop(key, None)
+    environment[b"HANDWASH_SESSION"] = encode(orders.session)
     return environment
 
 
 def run_inner(
-    command: Sequence[str],
-    orders: Orders,
+    command: Command,
+    mark: int,
+    grace: float,
     outer: int,
-    chain: Chain | None,
-    mask: set[int],
+    chain: "Chain | None",
+    mask: "set[int]",
     ignored_chld: bool,
     stops: bool,
-) -> Ending:
+) -> "Ending":
     """The inner supervisor: starts the command, waits for its end or for the outer one's, then ends all that is left."""
     kernel.become_subreaper()
-    if not kernel.mark(orders.mark()) and chain is not None:
+    if not kernel.mark(mark) and chain is not None:
         chain.tell("unmarked")
     # A hint only (it follows the parent's thread); what counts is getppid.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, CHILD)
-    environment = command_environment(orders)
     try:
-        main = os.fork()
+        main = posix.fork()
     except OSError:
         # As above: the command takes this place, and the outer supervisor sees to what it leaves.
         kernel.restore_for_exec(mask, ignored_chld)
-        os._exit(execute(command, environment))
+        posix._exit(command.execute())
     if main == 0:
         try:
             kernel.restore_for_exec(mask, ignored_chld)
-            if "SLURM_TASK_PID" in environment:
-                environment["SLURM_TASK_PID"] = str(os.getpid())
-            os._exit(execute(command, environment))
+            if b"SLURM_TASK_PID" in command.environment:
+                command.environment[b"SLURM_TASK_PID"] = b"%d" % posix.getpid()
+            posix._exit(command.execute())
         finally:
-            os._exit(2)
+            posix._exit(2)
     if chain is not None:
-        chain.tell("main", main, identity.start_of(main) or 0, os.path.basename(command[0]))
+        chain.tell("main", posix.getpid(), main, command.name)
     status = watch_command(main, outer, stops)
     if status is None:
         # Slurm takes the outer one's end for the task's and kills what is left of its process group (proctrack/pgid, 22.05).
-        os.setpgid(0, 0)
-    teardown = sweep.Sweep()
-    teardown.run(orders.grace)
-    if status is None:
-        status = _signal.SIGKILL
-        if chain is not None:
-            # The outer one would have seen to it, had the guardian died too.
-            chain.take_newest()
-            chain.renew()
-    if chain is not None:
+        posix.setpgid(0, 0)
+    ending = Ending(_signal.SIGKILL if status is None else status)
+    teardown = end_rest(grace, ending)
+    if status is None and chain is not None:
+        # The outer one would have seen to it, had the guardian died too.
+        chain.take_newest()
+        chain.renew()
+    if teardown is not None and chain is not None:
         chain.tell_ended(teardown)
-    left = [(pid, why) for (pid, _start), why in teardown.left.items()]
-    return Ending(status, len(teardown.ended), len(teardown.killed), left, teardown.complete)
+    return ending
 
 
-def watch_command(main: int, outer: int, stops: bool) -> int | None:
+def watch_command(main: int, outer: int, stops: bool) -> "int | None":
     """The command's wait status; None when the outer supervisor died first."""
     seen: dict[int, float] = {}
-    while os.getppid() == outer:
-        number, code, sender = kernel.next_signal() or (0, 0, 0)
+    while posix.getppid() == outer:
+        number, code, sender = next_signal()
         if number == CHILD:
             while True:
                 try:
-                    pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+                    pid, status = posix.waitpid(-1, posix.WNOHANG | posix.WUNTRACED)
                 except ChildProcessError:
                     return 0
                 if pid == 0:
                     break
-                if pid == main and os.WIFSTOPPED(status):
+                if pid == main and posix.WIFSTOPPED(status):
                     if stops:
-                        os.kill(os.getpid(), _signal.SIGSTOP)
+                        posix.kill(posix.getpid(), _signal.SIGSTOP)
                 elif pid == main:
                     return status
             continue
@@ -351,7 +375,26 @@ def watch_command(main: int, outer: int, stops: bool) -> int | None:
         if code == kernel.SI_KERNEL or time.monotonic() - seen.pop(number, -TOGETHER) < TOGETHER:
             continue
         try:
-            os.kill(main, number)
+            posix.kill(main, number)
         except ProcessLookupError:
             pass
     return None
+
+
+def main(text: str, command: "Sequence[str]") -> None:
+    """Runs the command under supervision and ends as it ended. Does not return."""
+    if b"LC_CTYPE" in posix.environ:
+        from handwash.node import coerced
+
+        coerced.undo()
+    orders = Orders.unpack(text)
+    orders.slurmstepd = posix.getppid()
+    try:
+        chain = join(orders)
+    except OSError:
+        chain = None
+    ending = supervise(command, orders, chain)
+    if chain is not None:
+        chain.leave()
+    kernel.exit_like(ending.status)
+    posix._exit(125)

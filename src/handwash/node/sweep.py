@@ -5,7 +5,7 @@ A subreaper without children has no descendants, so ECHILD from waitpid(-1) is t
 
 from __future__ import annotations
 
-import os
+import posix
 import time
 
 from handwash.node import kernel
@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 HIDDEN = 0
 
 
-def reap() -> bool:
-    """Collects every child that has ended. True when no child is left at all."""
-    while True:
-        try:
-            pid, _status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return True
-        if pid == 0:
-            return False
-
-
 class Sweep:
     """One teardown. Afterwards `ended` holds the (pid, start time) pairs that were found, `killed` those that needed KILL,
     `left` those that are still there with the reason; `complete`: the kernel has said that there is none.
@@ -39,7 +28,7 @@ class Sweep:
     """
 
     def __init__(self) -> None:
-        self.uid = os.getuid()
+        self.uid = posix.getuid()
         self.ended: set[tuple[int, int]] = set()
         self.killed: set[tuple[int, int]] = set()
         self.left: dict[tuple[int, int], str] = {}
@@ -48,7 +37,7 @@ class Sweep:
     def alive(self) -> list[tuple[int, int]]:
         """Descendants that still run and may be ended."""
         found = []
-        for pid, start in tree.descendants(os.getpid()):
+        for pid, start in tree.descendants(posix.getpid()):
             who = identity.read(pid)
             if who is None or not who.alive or who.start_ticks != start:
                 continue
@@ -56,7 +45,7 @@ class Sweep:
                 self.left[pid, start] = "other-user"
                 continue
             found.append((pid, start))
-        hidden = [pid for pid in tree.children(os.getpid()) or [] if identity.start_of(pid) is None]
+        hidden = [pid for pid in tree.children(posix.getpid()) or [] if identity.start_of(pid) is None]
         return found + [(pid, HIDDEN) for pid in hidden]
 
     def send(self, pairs: Iterable[tuple[int, int]], *numbers: int) -> None:
@@ -66,7 +55,7 @@ class Sweep:
             try:
                 if pair[1] == HIDDEN:
                     for number in numbers:
-                        os.kill(pair[0], number)
+                        posix.kill(pair[0], number)
                     continue
                 handle = identity.Handle(*pair)
                 if handle.identity is not None:
@@ -83,7 +72,7 @@ class Sweep:
         deadline = time.monotonic() + grace
         asked: set[tuple[int, int]] = set()
         pause = 0.002
-        while not reap():
+        while not kernel.reap():
             found = [pair for pair in self.alive() if pair not in self.left]
             fresh = [pair for pair in found if pair not in asked]
             left = deadline - time.monotonic()
@@ -100,7 +89,7 @@ class Sweep:
         deadline = time.monotonic() + identity.AFTER_KILL
         pause = 0.0005
         found: list[tuple[int, int]] = []
-        while not reap():
+        while not kernel.reap():
             found = [pair for pair in self.alive() if pair not in self.left]
             if not found and self.left:
                 break

@@ -1,26 +1,24 @@
 """What srun starts under every task: `python -I -S …/task.py ORDERS COMMAND [ARGUMENT…]`.
 
-A file of its own so that the rest is imported, hence compiled once; run directly, a script is compiled at every start.
+As short as can be: a script that is run directly is compiled at every start, what it imports only once.
 """
 
 import gc
-import os
 import sys
 
+# Four processes share this interpreter's pages, and none of them makes garbage worth collecting: a collection would only
+# copy the pages.
+gc.disable()
+folder = __file__.rpartition("/")[0]
+# The two packages as they would be after their import, which would read the whole folder that they lie in.
+for name, path in (("handwash", folder.rpartition("/")[0]), ("handwash.node", folder)):
+    sys.modules[name] = package = type(sys)(name)
+    package.__path__ = [path]
+try:
+    from handwash.node import supervisor
+except Exception as error:
+    import os
 
-def main() -> None:
-    """Becomes the task's outer supervisor. Should that fail, it becomes the command itself."""
-    arguments = sys.argv
-    # Four processes share this interpreter's pages, and none of them makes garbage worth collecting: a collection would
-    # only copy the pages.
-    gc.disable()
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    try:
-        from handwash.node import main as node
-    except Exception as error:
-        os.write(2, f"handwash: {type(error).__name__}: {error}; running without supervision\n".encode())
-        os.execvp(arguments[2], arguments[2:])
-    node.main(arguments[1], arguments[2:])
-
-
-main()
+    os.write(2, f"handwash: {type(error).__name__}: {error}; running without supervision\n".encode())
+    os.execvp(sys.argv[2], sys.argv[2:])
+supervisor.main(sys.argv[1], sys.argv[2:])

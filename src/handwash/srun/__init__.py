@@ -65,7 +65,7 @@ def run_local(command: list[str], disabled: bool) -> int:
     if disabled:
         from handwash.node import supervisor
 
-        return supervisor.execute(command, dict(os.environ))
+        return supervisor.Command(command, dict(os.environb)).execute()
     from handwash.srun import local
 
     return local.run(command, label(command), quiet=False)

@@ -74,8 +74,7 @@ def is_since(job: Job, plan: Plan) -> bool:
 def attended(sid: int) -> bool:
     """Whether an srun or salloc lives in the session: a job there may be its own."""
     for pid in tree.pids():
-        data = identity.slurp(f"/proc/{pid}/stat")
-        stat = identity.parse_stat(data) if data else None
+        stat = identity.stat_of(pid)
         if stat and stat.sid == sid and stat.state not in identity.DEAD_STATES and stat.name in (b"srun", b"salloc"):
             return True
     return False

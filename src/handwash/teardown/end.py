@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import posix
 import time
 
 from handwash.frozen import frozen
@@ -69,7 +69,7 @@ def end(
     Bounded: `grace` after TERM, `AFTER_KILL` after KILL. `progress` is told ("term"|"kill"|"done", how many still run).
     """
     tell = progress or (lambda _phase, _count: None)
-    never = {0, 1, os.getpid(), *tree.ancestors(os.getpid())}
+    never = {0, 1, posix.getpid(), *tree.ancestors(posix.getpid())}
     handles: list[identity.Handle] = []
     gone: list[int] = []
     left: list[tuple[int, str]] = []

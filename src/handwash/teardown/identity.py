@@ -5,8 +5,7 @@ Imports nothing beyond builtin modules: this runs under every task of every sess
 
 from __future__ import annotations
 
-import errno
-import os
+import posix
 
 from handwash.frozen import frozen
 
@@ -63,13 +62,13 @@ class Stat:
 def slurp(path: str) -> bytes | None:
     """The content of a /proc file; None where it is gone or not ours to read."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
     except OSError:
         return None
     try:
         parts: list[bytes] = []
         while True:
-            part = os.read(fd, 65536)
+            part = posix.read(fd, 65536)
             if not part:
                 return b"".join(parts)
             parts.append(part)
@@ -77,7 +76,7 @@ def slurp(path: str) -> bytes | None:
         # A process that ends between open and read answers ESRCH.
         return None
     finally:
-        os.close(fd)
+        posix.close(fd)
 
 
 def parse_stat(data: bytes) -> Stat | None:
@@ -100,10 +99,15 @@ def parse_stat(data: bytes) -> Stat | None:
         return None
 
 
+def stat_of(pid: int) -> Stat | None:
+    """Its /proc/PID/stat, also of a zombie; None where there is no such process."""
+    data = slurp(f"/proc/{pid}/stat")
+    return parse_stat(data) if data else None
+
+
 def start_of(pid: int) -> int | None:
     """The start time in clock ticks since boot, also of a zombie; None where there is no such process."""
-    data = slurp(f"/proc/{pid}/stat")
-    stat = parse_stat(data) if data else None
+    stat = stat_of(pid)
     return stat.start_ticks if stat else None
 
 
@@ -121,8 +125,7 @@ def real_uid(pid: int) -> int | None:
 
 def read(pid: int) -> Identity | None:
     """The process with this pid now; None where there is none."""
-    data = slurp(f"/proc/{pid}/stat")
-    stat = parse_stat(data) if data else None
+    stat = stat_of(pid)
     uid = real_uid(pid) if stat else None
     if stat is None or uid is None:
         return None
@@ -159,13 +162,14 @@ class Handle:
         self.start_ticks = start_ticks
         self.fd: int | None = None
         try:
-            self.fd = os.pidfd_open(pid)
+            self.fd = posix.pidfd_open(pid)
         except AttributeError:
             pass
-        except OSError as error:
-            if error.errno == errno.ESRCH:
-                self.identity: Identity | None = None
-                return
+        except ProcessLookupError:
+            self.identity: Identity | None = None
+            return
+        except OSError:
+            pass
         self.identity = same(pid, start_ticks)
         if self.identity is None:
             self.close()
@@ -183,7 +187,7 @@ class Handle:
             elif self.check() is None:
                 return False
             else:
-                os.kill(self.pid, number)
+                posix.kill(self.pid, number)
         except ProcessLookupError:
             return False
         return True
@@ -191,7 +195,7 @@ class Handle:
     def close(self) -> None:
         """Gives the pidfd back."""
         if self.fd is not None:
-            os.close(self.fd)
+            posix.close(self.fd)
             self.fd = None
 
 

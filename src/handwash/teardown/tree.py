@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import posix
 
 from handwash.teardown import identity
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def children(pid: int) -> list[int] | None:
     """The children of every thread of `pid`; None where the kernel has no such file (CONFIG_PROC_CHILDREN)."""
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
+        threads = posix.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
     found: list[int] = []
@@ -25,7 +25,7 @@ def children(pid: int) -> list[int] | None:
             missing = True
         else:
             found.extend(map(int, data.split()))
-    if missing and not found and os.path.exists(f"/proc/{pid}/task/{pid}/stat"):
+    if missing and not found and identity.slurp(f"/proc/{pid}/task/{pid}/stat") is not None:
         return None
     return found
 
@@ -33,7 +33,7 @@ def children(pid: int) -> list[int] | None:
 def pids() -> list[int]:
     """Every process id that /proc shows."""
     try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return [int(name) for name in posix.listdir("/proc") if name.isdigit()]
     except OSError:
         return []
 
@@ -42,8 +42,7 @@ def by_parent() -> dict[int, list[int]]:
     """Parent to children, from one pass over /proc: the way where `children` is missing."""
     found: dict[int, list[int]] = {}
     for pid in pids():
-        data = identity.slurp(f"/proc/{pid}/stat")
-        stat = identity.parse_stat(data) if data else None
+        stat = identity.stat_of(pid)
         if stat is not None:
             found.setdefault(stat.ppid, []).append(pid)
     return found
@@ -85,8 +84,7 @@ def ancestors(pid: int) -> list[int]:
     """The chain above `pid`, nearest first, without `pid` itself and without 0."""
     chain: list[int] = []
     while True:
-        data = identity.slurp(f"/proc/{pid}/stat")
-        stat = identity.parse_stat(data) if data else None
+        stat = identity.stat_of(pid)
         if stat is None or stat.ppid == 0 or stat.ppid in chain:
             return chain
         pid = stat.ppid

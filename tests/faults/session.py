@@ -261,6 +261,11 @@ class Session:
         """Until every escapee has been there for long enough to be known."""
         time.sleep(SETTLED)
 
+    def knows_outsiders(self) -> bool:
+        """Whether the guardian has written down that not all of it is in the step's cgroup; always so where there is none."""
+        parts = (self.place / "state").rglob("*.part")
+        return any("\ncgroup\t0\n" in part.read_text(errors="replace") for part in parts)
+
     def begin(self) -> None:
         """The deed that ends it is done now."""
         self.deed = time.monotonic()

@@ -69,6 +69,12 @@ def after_its_guardian(number: int) -> Callable[[Session], None]:
     return act
 
 
+def killed_once_known(session: Session) -> None:
+    """Both supervisors; a guardian that dies with them before it has seen that something is elsewhere cannot tell it."""
+    assert wait_until(session.knows_outsiders, 10)
+    session.kill("outer", "inner")
+
+
 def interrupted_twice(session: Session) -> None:
     """Within a second of each other: then srun ends the step."""
     session.type(b"\x03")
@@ -177,7 +183,7 @@ WAYS: dict[str, Way] = {
     "moved": Way(ordered("exit 0"), animals=MOVED),
     "moved, KILL inner": Way(killed("inner"), [SAFE], animals=MOVED),
     "moved, KILL both": Way(
-        killed("outer", "inner"),
+        killed_once_known,
         [SAFE],
         animals=MOVED,
         beyond="the guardian ends with the step's cgroup, and Slurm looks nowhere else",

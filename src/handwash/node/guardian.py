@@ -33,8 +33,8 @@ FIRST_LOOK, SLOWEST_LOOK = 0.005, 2.0
 SETTLED = 0.25
 # A look may take this part of the time between looks, so that a hundred idle children cost under 0.1 % of a core.
 SHARE = 0.0008
-# While things start.
-FIRST_SHARE = 0.02
+# While things start: with a cgroup, which can be left, and without one, where a look only serves the record.
+FIRST_SHARE, FIRST_SHARE_FREE = 0.05, 0.02
 
 
 class Task:
@@ -229,8 +229,9 @@ class Guardian:
         if fresh:
             self.last_fresh = now
         self.pause = FIRST_LOOK * 2 if fresh else min(self.pause * 2, SLOWEST_LOOK)
-        share = SHARE if self.pause >= 0.5 else FIRST_SHARE
-        self.not_before = now + (now - begun) / FIRST_SHARE
+        first = FIRST_SHARE if self.part.cgroup else FIRST_SHARE_FREE
+        share = SHARE if self.pause >= 0.5 else first
+        self.not_before = now + (now - begun) / first
         self.next_look = now + max(self.pause, (now - begun) / share)
         if fresh or (self.part.changed and now >= self.next_write):
             self.part.changed = True

@@ -12,7 +12,7 @@ import posix
 import select
 import time
 
-from handwash.node import hidden, lines, part, traces
+from handwash.node import hidden, kernel, lines, part, traces
 from handwash.node.chain import peer_uid
 from handwash.node.orders import job_and_step
 from handwash.teardown import end, identity, tree
@@ -75,6 +75,7 @@ class Guardian:
 
     def run(self) -> None:
         """Until the last task has ended. A task that never introduces itself is not waited for."""
+        kernel.keep_pages()
         if self.again:
             self.part.supersede()
         self.part.write()

@@ -155,6 +155,7 @@ def next_signal() -> "tuple[int, int, int]":
     """
     found = kernel.next_signal(LOAD_AFTER)
     if found is None:
+        kernel.keep_pages()
         try:
             from handwash.node import sweep  # noqa: F401
         except ImportError:

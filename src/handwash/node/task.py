@@ -3,12 +3,8 @@
 As short as can be: a script that is run directly is compiled at every start, what it imports only once.
 """
 
-import gc
 import sys
 
-# Four processes share this interpreter's pages, and none of them makes garbage worth collecting: a collection would only
-# copy the pages.
-gc.disable()
 folder = __file__.rpartition("/")[0]
 # The two packages as they would be after their import, which would read the whole folder that they lie in.
 for name, path in (("handwash", folder.rpartition("/")[0]), ("handwash.node", folder)):

@@ -23,14 +23,18 @@ def sleepers(seconds: str) -> list[int]:
     return [pid for pid in processes.pids() if seconds in processes.arguments(pid)[1:2] and identity(pid)]
 
 
+@pytest.mark.parametrize("loads", [True, False])
 @pytest.mark.parametrize("killed", ["nobody", "inner"])
-def test_all_is_ended_without_a_file_of_ours(tmp_path: Path, killed: str) -> None:
+def test_all_is_ended_without_a_file_of_ours(tmp_path: Path, killed: str, loads: bool) -> None:
+    """`loads`: what ends the rest can be loaded, by both supervisors; else that is left to the guardian."""
     tree = tmp_path / "tree"
     for name in ("src/handwash", "wrappers"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     loaded = tmp_path / "loaded"
     with (tree / "src/handwash/node/sweep.py").open("a") as file:
         file.write(f"\nwith open({str(loaded)!r}, 'a') as file:\n    file.write('x')\n")
+        if not loads:
+            file.write("raise RuntimeError('broken on purpose')\n")
     bystander = subprocess.Popen(["sleep", BYSTANDER])
     script = f"env -i setsid -f sleep {LEFT}; exec sleep {MAIN}"
     session = subprocess.Popen(
@@ -38,7 +42,6 @@ def test_all_is_ended_without_a_file_of_ours(tmp_path: Path, killed: str) -> Non
         env={**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "HANDWASH_GRACE": "0.5"},
     )  # fmt: skip
     try:
-        # By both supervisors.
         assert wait_until(lambda: loaded.exists() and loaded.read_text() == "xx", 20)
         shutil.rmtree(tree)
         (main,) = sleepers(MAIN)

@@ -9,6 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# A step may start long after safe-srun, and handwash may have been replaced meanwhile.
+FORM = "1"
+
 # The variable in which those travel that a shell on the way would drop.
 KEPT = "HANDWASH_KEPT"
 
@@ -65,12 +68,15 @@ class Orders:
     def pack(self) -> str:
         """To one argument."""
         changes = [f"-{name}" if value is None else f"+{name}={value}" for name, value in self.environment.items()]
-        return lines.join([self.session, f"{self.grace:g}", self.folder, int(self.own), *changes])
+        return lines.join([FORM, self.session, f"{self.grace:g}", self.folder, int(self.own), *changes])
 
     @classmethod
     def unpack(cls, text: str) -> "Orders":
-        """The reverse of `pack`."""
-        session, grace, folder, own, *changes = lines.split(text)
+        """The reverse of `pack`. ValueError: this was not packed by this version."""
+        form, *fields = lines.split(text)
+        if form != FORM:
+            raise ValueError("handwash was replaced after safe-srun had started")
+        session, grace, folder, own, *changes = fields
         environment: dict[str, str | None] = {}
         for change in changes:
             name, equals, value = change[1:].partition("=")

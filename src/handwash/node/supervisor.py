@@ -158,18 +158,24 @@ def next_signal() -> "tuple[int, int, int]":
         kernel.keep_pages()
         try:
             from handwash.node import sweep  # noqa: F401
-        except ImportError:
+        except Exception:
             pass
         found = kernel.next_signal()
     return found or (0, 0, 0)
 
 
-def end_rest(grace: float, ending: Ending) -> "Sweep | None":
+def end_rest(grace: float, ending: Ending, chain: "Chain | None") -> "Sweep | None":
     """Ends what is left below this process, and adds that to `ending`; None where nothing was left."""
     if kernel.reap():
         return None
-    from handwash.node.sweep import Sweep
-
+    try:
+        from handwash.node.sweep import Sweep
+    except Exception:
+        # Taken away or broken meanwhile. The guardian has been whole since it started.
+        ending.complete = False
+        if chain is not None:
+            chain.leaked = True
+        return None
     rest = Sweep()
     rest.run(grace)
     ending.ended += len(rest.ended)
@@ -179,7 +185,7 @@ def end_rest(grace: float, ending: Ending) -> "Sweep | None":
     return rest
 
 
-def supervise(command: "Sequence[str]", orders: Orders, chain: "Chain | None") -> "Ending":
+def supervise(main: Command, orders: Orders, chain: "Chain | None") -> "Ending":
     """Runs the command below an inner supervisor to its end and beyond; answers when nothing of it is left.
 
     If the task's slurmstepd dies before the command, all of it is ended at once.
@@ -187,7 +193,6 @@ def supervise(command: "Sequence[str]", orders: Orders, chain: "Chain | None") -
     ignored_chld = _signal.getsignal(CHILD) == _signal.SIG_IGN
     mask = kernel.block_all()
     settings = terminal_settings()
-    main = Command(command, command_environment(orders))
     mark = orders.mark()
     complete = kernel.become_subreaper()
     if chain is not None and not complete:
@@ -228,7 +233,7 @@ def supervise(command: "Sequence[str]", orders: Orders, chain: "Chain | None") -
         posix.close(read_end)
     ending = Ending.unpack(data) if data else Ending(status)
     # Nothing is left here unless the inner one was killed: then its children are ours now.
-    rest = end_rest(orders.grace, ending)
+    rest = end_rest(orders.grace, ending, chain)
     if rest is not None and chain is not None:
         # Now that nothing is left that could go to init.
         chain.renew()
@@ -340,7 +345,7 @@ def run_inner(
         # Slurm takes the outer one's end for the task's and kills what is left of its process group (proctrack/pgid, 22.05).
         posix.setpgid(0, 0)
     ending = Ending(_signal.SIGKILL if status is None else status)
-    teardown = end_rest(grace, ending)
+    teardown = end_rest(grace, ending, chain)
     if status is None and chain is not None:
         # The outer one would have seen to it, had the guardian died too.
         chain.take_newest()
@@ -382,14 +387,19 @@ def watch_command(main: int, outer: int, stops: bool) -> "int | None":
     return None
 
 
-def main(text: str, command: "Sequence[str]") -> None:
-    """Runs the command under supervision and ends as it ended. Does not return."""
+def prepare(text: str, words: "Sequence[str]") -> "tuple[Command, Orders]":
+    """What is to be done, before anything is. ValueError: these are another version's orders."""
     if b"LC_CTYPE" in posix.environ:
         from handwash.node import coerced
 
         coerced.undo()
     orders = Orders.unpack(text)
     orders.slurmstepd = posix.getppid()
+    return Command(words, command_environment(orders)), orders
+
+
+def main(command: Command, orders: Orders) -> None:
+    """Runs the command under supervision and ends as it ended. Does not return."""
     try:
         chain = join(orders)
     except OSError:

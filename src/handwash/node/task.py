@@ -12,9 +12,11 @@ for name, path in (("handwash", folder.rpartition("/")[0]), ("handwash.node", fo
     package.__path__ = [path]
 try:
     from handwash.node import supervisor
+
+    prepared = supervisor.prepare(sys.argv[1], sys.argv[2:])
 except Exception as error:
     import os
 
     os.write(2, f"handwash: {type(error).__name__}: {error}; running without supervision\n".encode())
     os.execvp(sys.argv[2], sys.argv[2:])
-supervisor.main(sys.argv[1], sys.argv[2:])
+supervisor.main(*prepared)

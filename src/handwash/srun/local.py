@@ -25,7 +25,7 @@ def run(command: Sequence[str], label: str, quiet: bool) -> int:
     main.write()
     orders = Orders(session, settings.grace, where, {})
     chain = join(orders)
-    ending = supervisor.supervise(command, orders, chain)
+    ending = supervisor.supervise(supervisor.Command(command, supervisor.command_environment(orders)), orders, chain)
     if chain is not None:
         chain.leave()
     words = record.parts_of(session, where)

@@ -54,16 +54,13 @@ def settle() -> None:
         time.sleep(0.05)
 
 
-def cpu(argv: list[str], env: dict[str, str], rounds: int) -> float:
-    """CPU seconds of a command and all that it starts on the node: the median of some rounds."""
-    spent = []
-    for _ in range(rounds):
-        settle()
-        before = reaped()
-        subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        settle()
-        spent.append(reaped() - before)
-    return statistics.median(spent)
+def cpu(argv: list[str], env: dict[str, str]) -> float:
+    """CPU seconds of a command and all that it starts on the node."""
+    settle()
+    before = reaped()
+    subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    settle()
+    return reaped() - before
 
 
 def helpers() -> list[int]:
@@ -119,15 +116,30 @@ def idle(env: dict[str, str], seconds: float) -> bool:
     )
 
 
-def many(env: dict[str, str], tasks: int) -> bool:
-    """CPU time per task."""
-    bare = cpu([*BARE], env, 30)
-    words = [f"-n{tasks}", "--overcommit", "true"]
-    plain, safe = cpu(["srun", *words], env, 5), cpu([WRAPPER, *words], env, 5)
-    ratio = (safe - plain) / tasks / bare
+def many(env: dict[str, str], tasks: int, rounds: int) -> bool:
+    """CPU time per task: the median of some rounds, each with bare starts of its own, one after the other."""
+    words = [f"-n{tasks}", "--overcommit"]
+    ways = {
+        "bare": lambda: sum(cpu(BARE, env) for _ in range(10)) / 10,
+        "srun": lambda: cpu(["srun", *words, "true"], env),
+        "safe-srun": lambda: cpu([WRAPPER, *words, "true"], env),
+        # What a bare start costs as a task, with as many others at once.
+        "python": lambda: cpu(["srun", *words, *BARE], env),
+    }
+    spent: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, measure in ways.items():
+            spent[name].append(measure())
+
+    def per_task(name: str) -> float:
+        rows = zip(spent[name], spent["srun"], spent["bare"])
+        return statistics.median((more - plain) / tasks / bare for more, plain, bare in rows)
+
+    ratio = per_task("safe-srun")
+    plain, safe, bare = (statistics.median(spent[name]) for name in ("srun", "safe-srun", "bare"))
     print(
         f"{tasks} tasks: {plain:.2f} s CPU under srun, {safe:.2f} s under safe-srun; per task {ratio:.2f} bare starts "
-        f"of {bare * 1000:.1f} ms (limit 1.5)"
+        f"of {bare * 1000:.1f} ms (limit 1.5); a bare start as a task costs {per_task('python'):.2f}"
     )
     return ratio <= 1.5
 
@@ -151,6 +163,7 @@ def stdout(env: dict[str, str], megabytes: int) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tasks", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--only", choices=["idle", "tasks", "stdout"])
@@ -159,7 +172,7 @@ def main() -> int:
         env = environment(state)
         looks = {
             "idle": lambda: idle(env, options.seconds),
-            "tasks": lambda: many(env, options.tasks),
+            "tasks": lambda: many(env, options.tasks, options.rounds),
             "stdout": lambda: stdout(env, options.megabytes),
         }
         held = [look() for name, look in looks.items() if options.only in (None, name)]

@@ -11,7 +11,7 @@ from handwash.messages import _
 from handwash.node import kernel
 from handwash.node.orders import Orders
 from handwash.srun import entry, receipt, sessions
-from handwash.srun.changes import Changes, in_allocation
+from handwash.srun.changes import VARIABLE, Changes, can_report, in_allocation
 from handwash.srun.pipe import Pipe
 from handwash.srun.twin import Twin
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from handwash.srun import keeper, record
     from handwash.srun.arguments import CommandLine, Component
+    from handwash.srun.bcast import Broadcast, Copy
 else:
     import _signal
 
@@ -37,11 +38,13 @@ SHIM = (
 
 @frozen
 class Way:
-    """How to run this command line. `plain`: become srun at once. `warning`: why it is not supervised."""
+    """How to run this command line. `plain`: become srun at once. `warning`: why it is not supervised. `copy`: what srun
+    was to broadcast, and the prolog does."""
 
     plain: bool
     supervised: bool
     warning: str = ""
+    copy: Copy | None = None
 
 
 def choose(line: CommandLine) -> Way:
@@ -53,16 +56,25 @@ def choose(line: CommandLine) -> Way:
     if line.has("no-allocate"):
         return Way(True, False, _("with --no-allocate there is no job to watch over; running plain srun"))
     reason = ""
+    copy = None
     names = {option.name for component in line.components for option in component.options}
-    if "bcast" in names or "SLURM_BCAST" in world.env:
-        reason = "--bcast"
-    elif "external-launcher" in names:
+    if "external-launcher" in names:
         reason = "--external-launcher"
     elif any(name.startswith("container") for name in names) or any(
         name == "SLURM_CONTAINER" or "_container_image" in name for name in world.env
     ):
         reason = "--container"
-    return unsupervised(reason) if reason else Way(plain=False, supervised=True)
+    elif "bcast" in names or VARIABLE in world.env:
+        copy = broadcast_of(line)
+        reason = "--bcast" if copy is None else ""
+    return unsupervised(reason) if reason else Way(plain=False, supervised=True, copy=copy)
+
+
+def broadcast_of(line: CommandLine) -> Copy | None:
+    """What is to be broadcast; None where only srun can do it. Of --multi-prog it is the file of programs (22.05)."""
+    from handwash.srun import bcast
+
+    return None if any(map(is_multi_prog, line.components)) else bcast.plan(line)
 
 
 def unsupervised(option: str) -> Way:
@@ -86,12 +98,17 @@ def build(line: CommandLine, way: Way, orders: Orders, changes: Changes, pipe: P
     if not way.supervised:
         return line.build(lambda component: component.command, lambda component: changes.options)
     shim = shim_for(orders)
-    commands = {component: before(shim, component, pipe) for component in line.components}
+    given = way.copy.line if way.copy is not None else line
+    commands = {component: before(shim, component, pipe) for component in given.components}
     if None in commands.values():
         return None
-    return line.build(
-        lambda component: commands[component] or (),
-        lambda component: [*changes.options, *job_name(component, component is line.components[0])],
+    # After the person's program, not after its copy.
+    names = {
+        component: job_name(named, named is line.components[0])
+        for component, named in zip(given.components, line.components)
+    }
+    return given.build(
+        lambda component: commands[component] or (), lambda component: [*changes.options, *names[component]]
     )
 
 
@@ -170,7 +187,11 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
     where = sessions.make()
     session = sessions.new_id()
     pipe = Pipe()
-    changes = Changes(pipe, line)
+    broadcast = prepare(way.copy, pipe) if way.copy is not None else None
+    if way.copy is not None and broadcast is None:
+        way = unsupervised("--bcast")
+        receipt.say(way.warning)
+    changes = Changes(pipe, line, broadcast)
     changes.set(entry.MARK, entry.mark(srun))
     orders = Orders(session, settings.grace, where, changes.back, own=not given_jobs(line))
     words = build(line, way, orders, changes, pipe)
@@ -180,6 +201,7 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
         words = build(line, way, orders, changes, pipe) or []
     argv = ["srun", *words]
     mask = kernel.block_all()
+    terminal = Terminal() if broadcast is not None else None
     try:
         child = os.posix_spawn(
             srun, argv, changes.environment, setsigmask=mask, setsigdef=(_signal.SIGPIPE, _signal.SIGXFSZ)
@@ -197,11 +219,19 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
     except Exception as error:
         say_fault(error)
     status = wait_for(child, twin)
+    unsent = broadcast is not None and broadcast.has_failed()
+    if unsent and terminal is not None:
+        # The prolog has killed srun, which would have ended like this, and with --pty before it took the terminal.
+        status = 1 << 8
+        terminal.restore()
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     # Whatever goes wrong now: without a goodbye the keeper finishes the work.
     try:
         if watch is not None:
-            finish(line, *watch, status)
+            if unsent:
+                finish_unsent(*watch)
+            else:
+                finish(line, *watch, status)
             watch[2].tell("bye")
         pipe.remove()
     except KeyboardInterrupt:
@@ -210,6 +240,28 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
         say_fault(error)
     kernel.exit_like(status)
     return 125
+
+
+def prepare(copy: Copy, pipe: Pipe) -> Broadcast | None:
+    """Readies it for the prolog; None where there will be none, or nowhere for its answer."""
+    from handwash.srun import bcast
+
+    broadcast = bcast.Broadcast(copy, pipe) if can_report(pipe) else None
+    return broadcast if broadcast is not None and broadcast.answer else None
+
+
+class Terminal:
+    """The terminal's settings, for an srun that has to be killed."""
+
+    def __init__(self) -> None:
+        from handwash.node import supervisor
+
+        self.saved = supervisor.terminal_settings()
+
+    def restore(self) -> None:
+        from handwash.node import supervisor
+
+        supervisor.restore_terminal(self.saved)
 
 
 def say_fault(error: Exception) -> None:
@@ -298,6 +350,30 @@ def finish_unreported(plan: keeper.Plan, main: record.Main, link: keeper.Link, s
         receipt.say(
             receipt.line(_("srun ended before it had started anything"), said, about=_("job {job}").format(job=job))
         )
+
+
+def finish_unsent(plan: keeper.Plan, main: record.Main, link: keeper.Link) -> None:
+    """The program could not be broadcast, so nothing was launched; a job of srun's own is given back.
+
+    In an allocation the step stays until that ends, as with plain srun: scancel finds no node that knows it (22.05).
+    """
+    from handwash.schedulers.slurm_step import GONE
+    from handwash.srun import confirm
+
+    report = link.report()
+    if report is None:
+        main.finish("unconfirmed", [])
+        return
+    target = plan.target(report)
+    done = confirm.confirm(target, urgent=True) if target.own else None
+    said = receipt.line(
+        _("srun ended before it had started anything"),
+        receipt.queue(target, done) if done is not None else "",
+        about=_("job {job}").format(job=target.name) if target.own else _("step {step}").format(step=target.name),
+    )
+    main.set(job="+".join(report.jobs), step=report.step, receipt=said)
+    main.finish("clean" if done is not None and done.answer.word == GONE else "unconfirmed", [])
+    receipt.say(said)
 
 
 def report_of_parts(words: Sequence[record.PartWord]) -> keeper.Report | None:

@@ -11,11 +11,14 @@ import os
 
 from handwash import world
 from handwash.frozen import frozen, replace
+from handwash.messages import _
+from handwash.node import supervisor
 from handwash.srun.arguments import CommandLine
 from handwash.srun.changes import VARIABLE, whole_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from handwash.srun import keeper, record
     from handwash.srun.pipe import Pipe
 
 # With libraries sent along, the shim and its interpreter would be given those too. sbcast knows no other cluster than the
@@ -119,6 +122,7 @@ class Broadcast:
         self.copy = copy
         # The prolog writes into it when it has failed.
         self.answer = pipe.put("bcast", "")
+        self.terminal = supervisor.terminal_settings()
 
     def lines(self) -> list[str]:
         """For the prolog: the variable as it was, behind an equals sign where it is set; the rest."""
@@ -137,3 +141,30 @@ class Broadcast:
             return bool(self.answer) and os.path.getsize(self.answer or "") > 0
         except OSError:
             return False
+
+    def restore_terminal(self) -> None:
+        """As it was before srun; signals have to be blocked."""
+        supervisor.restore_terminal(self.terminal)
+
+    def finish(self, plan: keeper.Plan, main: record.Main, link: keeper.Link) -> None:
+        """After a failure nothing was launched. A job of srun's own is given back, and the record closed.
+
+        In an allocation the step stays until that ends, as with plain srun: scancel finds no node that knows it (22.05).
+        """
+        from handwash.schedulers.slurm_step import GONE
+        from handwash.srun import confirm, receipt
+
+        report = link.report()
+        if report is None:
+            main.finish("unconfirmed", [])
+            return
+        target = plan.target(report)
+        done = confirm.confirm(target, urgent=True) if target.own else None
+        said = receipt.line(
+            _("srun ended before it had started anything"),
+            receipt.queue(target, done) if done is not None else "",
+            about=_("job {job}").format(job=target.name) if target.own else _("step {step}").format(step=target.name),
+        )
+        main.set(job="+".join(report.jobs), step=report.step, receipt=said)
+        main.finish("clean" if done is not None and done.answer.word == GONE else "unconfirmed", [])
+        receipt.say(said)

@@ -102,14 +102,13 @@ def build(line: CommandLine, way: Way, orders: Orders, changes: Changes, pipe: P
     commands = {component: before(shim, component, pipe) for component in given.components}
     if None in commands.values():
         return None
-    # After the person's program, not after its copy.
-    names = {
-        component: job_name(named, named is line.components[0])
-        for component, named in zip(given.components, line.components)
-    }
-    return given.build(
-        lambda component: commands[component] or (), lambda component: [*changes.options, *names[component]]
-    )
+
+    def more(component: Component) -> list[str]:
+        # A copy's job is named after the person's program.
+        named = line.components[0] if way.copy is not None else component
+        return [*changes.options, *job_name(named, named is line.components[0])]
+
+    return given.build(lambda component: commands[component] or (), more)
 
 
 def shim_for(orders: Orders) -> list[str]:
@@ -201,7 +200,6 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
         words = build(line, way, orders, changes, pipe) or []
     argv = ["srun", *words]
     mask = kernel.block_all()
-    terminal = Terminal() if broadcast is not None else None
     try:
         child = os.posix_spawn(
             srun, argv, changes.environment, setsigmask=mask, setsigdef=(_signal.SIGPIPE, _signal.SIGXFSZ)
@@ -219,17 +217,17 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
     except Exception as error:
         say_fault(error)
     status = wait_for(child, twin)
-    unsent = broadcast is not None and broadcast.has_failed()
-    if unsent and terminal is not None:
+    failed = broadcast if broadcast is not None and broadcast.has_failed() else None
+    if failed is not None:
         # The prolog has killed srun, which would have ended like this, and with --pty before it took the terminal.
         status = 1 << 8
-        terminal.restore()
+        failed.restore_terminal()
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     # Whatever goes wrong now: without a goodbye the keeper finishes the work.
     try:
         if watch is not None:
-            if unsent:
-                finish_unsent(*watch)
+            if failed is not None:
+                failed.finish(*watch)
             else:
                 finish(line, *watch, status)
             watch[2].tell("bye")
@@ -248,20 +246,6 @@ def prepare(copy: Copy, pipe: Pipe) -> Broadcast | None:
 
     broadcast = bcast.Broadcast(copy, pipe) if can_report(pipe) else None
     return broadcast if broadcast is not None and broadcast.answer else None
-
-
-class Terminal:
-    """The terminal's settings, for an srun that has to be killed."""
-
-    def __init__(self) -> None:
-        from handwash.node import supervisor
-
-        self.saved = supervisor.terminal_settings()
-
-    def restore(self) -> None:
-        from handwash.node import supervisor
-
-        supervisor.restore_terminal(self.saved)
 
 
 def say_fault(error: Exception) -> None:
@@ -350,30 +334,6 @@ def finish_unreported(plan: keeper.Plan, main: record.Main, link: keeper.Link, s
         receipt.say(
             receipt.line(_("srun ended before it had started anything"), said, about=_("job {job}").format(job=job))
         )
-
-
-def finish_unsent(plan: keeper.Plan, main: record.Main, link: keeper.Link) -> None:
-    """The program could not be broadcast, so nothing was launched; a job of srun's own is given back.
-
-    In an allocation the step stays until that ends, as with plain srun: scancel finds no node that knows it (22.05).
-    """
-    from handwash.schedulers.slurm_step import GONE
-    from handwash.srun import confirm
-
-    report = link.report()
-    if report is None:
-        main.finish("unconfirmed", [])
-        return
-    target = plan.target(report)
-    done = confirm.confirm(target, urgent=True) if target.own else None
-    said = receipt.line(
-        _("srun ended before it had started anything"),
-        receipt.queue(target, done) if done is not None else "",
-        about=_("job {job}").format(job=target.name) if target.own else _("step {step}").format(step=target.name),
-    )
-    main.set(job="+".join(report.jobs), step=report.step, receipt=said)
-    main.finish("clean" if done is not None and done.answer.word == GONE else "unconfirmed", [])
-    receipt.say(said)
 
 
 def report_of_parts(words: Sequence[record.PartWord]) -> keeper.Report | None:

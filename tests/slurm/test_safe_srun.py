@@ -124,14 +124,15 @@ def test_closed_standard_streams(any_cluster: Cluster) -> None:
 def test_what_cannot_be_supervised_still_runs(any_cluster: Cluster) -> None:
     """Each with a line that says so, and the queue confirmed."""
     home = any_cluster.home("alice")
-    done = safe(any_cluster, f"--bcast={home}/copy", "/bin/echo", "copied", check=True)
+    copied = (f"--bcast={home}/copy", "--send-libs=no")
+    done = safe(any_cluster, *copied, "/bin/echo", "copied", check=True)
     assert done.stdout == "copied\n"
     assert "not supervised with --bcast" in done.stderr
     (home / "copy").unlink()
     # In a task that is not supervised our prolog is still in the environment: not chained to itself.
     (home / "nested").write_text("#!/bin/sh\nexec safe-srun -n1 --overlap echo nested\n")
     (home / "nested").chmod(0o755)
-    done = safe(any_cluster, f"--bcast={home}/copy", "./nested", check=True)
+    done = safe(any_cluster, *copied, "./nested", check=True)
     assert done.stdout == "nested\n"
     for name in ("nested", "copy"):
         (home / name).unlink()

@@ -50,6 +50,13 @@ SHAPES = {
     "into files": Shape("safe-srun -n2 -o o.%t -e e.%t -i none leaky.sh; cat o.*; rm o.* e.*", 0, 2),
     "from a pipe": Shape("seq 100000 | safe-srun bash -c 'wc -l; exec leaky.sh 6'", 6),
     "100 MB": Shape("safe-srun bash -c 'head -c 100000000 /dev/zero; leaky.sh >&2' | wc -c"),
+    "a copy of the program": Shape("safe-srun --bcast=$PWD/copy leaky.sh 7; code=$?; rm copy; exit $code", 7),
+    "a copy on two nodes": Shape(
+        "export SLURM_BCAST=$PWD/copy; safe-srun -N2 -n4 leaky.sh 2; code=$?; rm copy; exit $code", 2, 4
+    ),
+    "a copy in an allocation": Shape(
+        "salloc -Q -N2 -n3 safe-srun --compress --bcast=$PWD/copy -- leaky.sh 4; code=$?; rm copy; exit $code", 4, 3
+    ),
     "at once or not at all": Shape("safe-srun -I60 leaky.sh 1", 1),
     "named from outside": Shape(
         "salloc -Q bash -c 'env -u SLURM_JOB_ID -u SLURM_JOBID safe-srun --jobid=$SLURM_JOB_ID --overlap leaky.sh 8'", 8
@@ -64,6 +71,9 @@ SAID = {
     "one component of it": "step N.N: 5 processes ended; the step has ended",
     "named from outside": "step N.N: 5 processes ended; the step has ended",
     "in a batch job": "step N.N: 5 processes ended; the step has ended",
+    "a copy of the program": "job N: 5 processes ended; the job has left the queue",
+    "a copy on two nodes": "job N: 20 processes ended; the job has left the queue",
+    "a copy in an allocation": "step N.N: 15 processes ended; the step has ended",
 }
 
 
@@ -101,21 +111,23 @@ def run(cluster: Cluster, folder: Path, name: str) -> list[str]:
 
 
 def test_what_is_not_supervised_is_not_called_clean(any_cluster: Cluster) -> None:
-    """Containers, copied programs, files of programs that cannot be rewritten: said before and after."""
-    home = any_cluster.home("alice")
+    """Containers, what only srun can broadcast, files of programs that cannot be rewritten: said before and after."""
+    home = any_cluster.home("alice") / "shapes"
+    any_cluster.run(["mkdir", home], user="alice", check=True)
     (home / "many").write_text("0 echo" + 120 * " x")
     for words, option in (
         (["--container=/nonexistent", "true"], "--container"),
         (["--multi-prog", "many"], "--multi-prog"),
-        ([f"--bcast={home}/copy", "true"], "--bcast"),
+        ([f"--bcast={home}/", "true"], "--bcast"),
+        (["--bcast", "true"], "--bcast"),
+        ([f"--bcast={home}/copy", "--send-libs", "true"], "--bcast"),
     ):
-        done = any_cluster.run(["safe-srun", *words], user="alice")
+        done = any_cluster.run(["safe-srun", *words], user="alice", cwd=home)
         first, *rest = [line for line in done.stderr.splitlines() if line.startswith("handwash: ")]
         assert f"not supervised with {option};" in first
         assert "nothing was left" not in done.stderr and "processes ended" not in done.stderr
         assert not rest or "processes were not looked at" in rest[0]
-    (home / "many").unlink()
-    (home / "copy").unlink()
+    any_cluster.run(["rm", "-r", home], user="alice", check=True)
 
 
 # No header is needed: what slurmd looks for in a plug-in are these names (spank(8)).

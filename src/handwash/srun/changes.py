@@ -11,13 +11,16 @@ from handwash.node.orders import KEPT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from handwash.srun.arguments import CommandLine
+    from handwash.srun.bcast import Broadcast
     from handwash.srun.pipe import Pipe
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROLOG = os.path.join(HERE, "prolog.sh")
 # For both scripts in one variable, a line each: the pipe; then the program to run after ours and the person's own
-# variable, behind an equals sign where it is set, for the prolog and for the epilog.
+# variable, behind an equals sign where it is set, for the prolog and for the epilog; then what there is to broadcast.
 SCRIPTS = "HANDWASH_SCRIPTS"
+# By which --bcast can be asked for, too: srun must not see it where the prolog does the work.
+VARIABLE = "SLURM_BCAST"
 # The site's own prolog is not known yet: the script has to ask.
 ASK = "?"
 
@@ -30,23 +33,37 @@ def in_allocation() -> bool:
     return "SLURM_JOB_ID" in world.env or "SLURM_JOBID" in world.env
 
 
+def can_report(pipe: Pipe) -> bool:
+    """Whether there will be a prolog of ours."""
+    return bool(pipe.path) and os.access(PROLOG, os.X_OK)
+
+
+def exports(line: CommandLine) -> str:
+    """What srun is told to export."""
+    return line.get("export") or world.env.get("SLURM_EXPORT_ENV", "ALL")
+
+
+def whole_environment(line: CommandLine) -> bool:
+    """Whether all variables travel to the tasks."""
+    return exports(line).upper().split(",")[0] == "ALL"
+
+
 class Changes:
     """srun's `environment`; `options` to put after the person's; `back`: variables to set (None: take out) for the command."""
 
-    def __init__(self, pipe: Pipe, line: CommandLine) -> None:
+    def __init__(self, pipe: Pipe, line: CommandLine, broadcast: Broadcast | None = None) -> None:
         self.environment = dict(world.env)
         self.options: list[str] = []
-        export = line.get("export") or self.environment.get("SLURM_EXPORT_ENV", "ALL")
-        exported = [name.partition("=") for name in export.split(",")]
-        whole_environment = export.upper().split(",")[0] == "ALL"
+        exported = [name.partition("=") for name in exports(line).split(",")]
+        whole = whole_environment(line)
         # What the shim's shell may set on its way (dash: PWD, IFS; bash: all of them).
         self.back: dict[str, str | None] = {}
         for name in ("PWD", "OLDPWD", "SHLVL", "_", "IFS"):
-            self.back[name] = self.environment.get(name) if whole_environment else None
+            self.back[name] = self.environment.get(name) if whole else None
             for given, equals, value in exported:
                 if given == name:
                     self.back[name] = value if equals else self.environment.get(name)
-        if whole_environment and in_allocation() and line.get("job-name") is None:
+        if whole and in_allocation() and line.get("job-name") is None:
             # The option that names the step would change the allocation's name in the command's environment. Each
             # component of a heterogeneous one has a name of its own; the last one used is shown to all (22.05).
             group = (line.get("het-group") or "0").replace(",", "-").rpartition("-")[2]
@@ -54,7 +71,7 @@ class Changes:
                 if name in self.environment:
                     self.back["SLURM_JOB_NAME"] = self.environment[name]
                     break
-        elif whole_environment and len(line.components) > 1 and "SLURM_JOB_NAME" not in self.environment:
+        elif whole and len(line.components) > 1 and "SLURM_JOB_NAME" not in self.environment:
             # One name for all components: the last that was given, else the first command's.
             first = line.components[0].command[:1]
             self.back["SLURM_JOB_NAME"] = line.get("job-name") or os.path.basename(first[0] if first else "")
@@ -65,13 +82,15 @@ class Changes:
             for name, value in self.environment.items()
             if name in ("PS1", "PS2") or not (name.isascii() and name.isidentifier())
         ]
+        if broadcast is not None and VARIABLE in self.environment:
+            dropped.append(f"{VARIABLE}={self.environment.pop(VARIABLE)}")
         kept = lines.join(dropped)
-        if whole_environment and dropped and len(kept) < KEPT_LIMIT:
+        if whole and dropped and len(kept) < KEPT_LIMIT:
             self.set(KEPT, kept)
-        if pipe.path and os.access(PROLOG, os.X_OK):
-            self.add_scripts(pipe, line)
+        if can_report(pipe):
+            self.add_scripts(pipe, line, broadcast)
 
-    def add_scripts(self, pipe: Pipe, line: CommandLine) -> None:
+    def add_scripts(self, pipe: Pipe, line: CommandLine, broadcast: Broadcast | None) -> None:
         """Our prolog reports job and step. An epilog is put before the person's own one, which would see our command."""
         outer = self.environment.get(SCRIPTS, "").split("\n")
         site = siteinfo.remembered() or {"SrunProlog": ASK, "SrunEpilog": ""}
@@ -82,7 +101,7 @@ class Changes:
             own = self.environment.get(name)
             if own == ours:
                 # Within a task that is not supervised nothing puts the variables back: chained to itself it would never end.
-                own = outer[2 * number + 2][1:] or None if len(outer) == 5 else None
+                own = outer[2 * number + 2][1:] or None if len(outer) >= 5 else None
             given = line.get(role)
             chained = given or own or site[setting]
             scripts += [chained, "" if own is None else f"={own}"]
@@ -95,7 +114,7 @@ class Changes:
             if role == "prolog" and chained in ("", ASK):
                 # srun says in it that a prolog runs, and leaves it so for the tasks (22.05).
                 self.back["SLURM_SCRIPT_CONTEXT"] = self.environment.get("SLURM_SCRIPT_CONTEXT")
-        self.set(SCRIPTS, "\n".join(scripts))
+        self.set(SCRIPTS, "\n".join([*scripts, *(broadcast.lines() if broadcast is not None else ())]))
 
     def set(self, name: str, value: str) -> None:
         self.back[name] = self.environment.get(name)

@@ -11,7 +11,7 @@ from handwash.messages import _
 from handwash.node import kernel
 from handwash.node.orders import Orders
 from handwash.srun import entry, receipt, sessions
-from handwash.srun.changes import Changes, in_allocation
+from handwash.srun.changes import VARIABLE, Changes, can_report, in_allocation
 from handwash.srun.pipe import Pipe
 from handwash.srun.twin import Twin
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from handwash.srun import keeper, record
     from handwash.srun.arguments import CommandLine, Component
+    from handwash.srun.bcast import Broadcast, Copy
 else:
     import _signal
 
@@ -37,11 +38,13 @@ SHIM = (
 
 @frozen
 class Way:
-    """How to run this command line. `plain`: become srun at once. `warning`: why it is not supervised."""
+    """How to run this command line. `plain`: become srun at once. `warning`: why it is not supervised. `copy`: what srun
+    was to broadcast, and the prolog does."""
 
     plain: bool
     supervised: bool
     warning: str = ""
+    copy: Copy | None = None
 
 
 def choose(line: CommandLine) -> Way:
@@ -53,16 +56,25 @@ def choose(line: CommandLine) -> Way:
     if line.has("no-allocate"):
         return Way(True, False, _("with --no-allocate there is no job to watch over; running plain srun"))
     reason = ""
+    copy = None
     names = {option.name for component in line.components for option in component.options}
-    if "bcast" in names or "SLURM_BCAST" in world.env:
-        reason = "--bcast"
-    elif "external-launcher" in names:
+    if "external-launcher" in names:
         reason = "--external-launcher"
     elif any(name.startswith("container") for name in names) or any(
         name == "SLURM_CONTAINER" or "_container_image" in name for name in world.env
     ):
         reason = "--container"
-    return unsupervised(reason) if reason else Way(plain=False, supervised=True)
+    elif "bcast" in names or VARIABLE in world.env:
+        copy = broadcast_of(line)
+        reason = "--bcast" if copy is None else ""
+    return unsupervised(reason) if reason else Way(plain=False, supervised=True, copy=copy)
+
+
+def broadcast_of(line: CommandLine) -> Copy | None:
+    """What is to be broadcast; None where only srun can do it. Of --multi-prog it is the file of programs (22.05)."""
+    from handwash.srun import bcast
+
+    return None if any(map(is_multi_prog, line.components)) else bcast.plan(line)
 
 
 def unsupervised(option: str) -> Way:
@@ -86,13 +98,17 @@ def build(line: CommandLine, way: Way, orders: Orders, changes: Changes, pipe: P
     if not way.supervised:
         return line.build(lambda component: component.command, lambda component: changes.options)
     shim = shim_for(orders)
-    commands = {component: before(shim, component, pipe) for component in line.components}
+    given = way.copy.line if way.copy is not None else line
+    commands = {component: before(shim, component, pipe) for component in given.components}
     if None in commands.values():
         return None
-    return line.build(
-        lambda component: commands[component] or (),
-        lambda component: [*changes.options, *job_name(component, component is line.components[0])],
-    )
+
+    def more(component: Component) -> list[str]:
+        # A copy's job is named after the person's program.
+        named = line.components[0] if way.copy is not None else component
+        return [*changes.options, *job_name(named, named is line.components[0])]
+
+    return given.build(lambda component: commands[component] or (), more)
 
 
 def shim_for(orders: Orders) -> list[str]:
@@ -170,7 +186,11 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
     where = sessions.make()
     session = sessions.new_id()
     pipe = Pipe()
-    changes = Changes(pipe, line)
+    broadcast = prepare(way.copy, pipe) if way.copy is not None else None
+    if way.copy is not None and broadcast is None:
+        way = unsupervised("--bcast")
+        receipt.say(way.warning)
+    changes = Changes(pipe, line, broadcast)
     changes.set(entry.MARK, entry.mark(srun))
     orders = Orders(session, settings.grace, where, changes.back, own=not given_jobs(line))
     words = build(line, way, orders, changes, pipe)
@@ -197,11 +217,19 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
     except Exception as error:
         say_fault(error)
     status = wait_for(child, twin)
+    failed = broadcast if broadcast is not None and broadcast.has_failed() else None
+    if failed is not None:
+        # The prolog has killed srun, which would have ended like this, and with --pty before it took the terminal.
+        status = 1 << 8
+        failed.restore_terminal()
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     # Whatever goes wrong now: without a goodbye the keeper finishes the work.
     try:
         if watch is not None:
-            finish(line, *watch, status)
+            if failed is not None:
+                failed.finish(*watch)
+            else:
+                finish(line, *watch, status)
             watch[2].tell("bye")
         pipe.remove()
     except KeyboardInterrupt:
@@ -210,6 +238,14 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
         say_fault(error)
     kernel.exit_like(status)
     return 125
+
+
+def prepare(copy: Copy, pipe: Pipe) -> Broadcast | None:
+    """Readies it for the prolog; None where there will be none, or nowhere for its answer."""
+    from handwash.srun import bcast
+
+    broadcast = bcast.Broadcast(copy, pipe) if can_report(pipe) else None
+    return broadcast if broadcast is not None and broadcast.answer else None
 
 
 def say_fault(error: Exception) -> None:

@@ -28,6 +28,30 @@ if [ "${0##*/}" = prolog.sh ]; then
     printf '%s %s %s\n' "${_handwash_jobs:-${SLURM_JOB_ID-}}" "${SLURM_STEP_ID-}" "${SLURM_NNODES-}" \
       1<>"${_handwash_lines[0]}" || :
   fi
+  if [ -n "${_handwash_lines[6]-}" ]; then
+    # --bcast, done by srun's library under another name (bcast.py). srun does not look at sbcast's own variables.
+    _handwash_words=$(
+      unset "${!SBCAST_@}"
+      exec "${_handwash_lines[@]:9}" --jobid="${SLURM_JOB_ID-}.${SLURM_STEP_ID-}" -- \
+        "${_handwash_lines[7]}" "${_handwash_lines[8]}" 2>&1
+    )
+    _handwash_status=$?
+    _handwash_words=${_handwash_words//$'\n'sbcast: /$'\n'srun: }
+    [ -z "$_handwash_words" ] || printf '%s\n' "${_handwash_words/#sbcast: /srun: }" >&2
+    # The status is a Slurm error number cut to eight bits: it may be 0 where a node has refused.
+    case $_handwash_status/$_handwash_words in
+      0/*REQUEST_FILE_BCAST*) ;;
+      0/*) _handwash_lines[6]= ;;
+    esac
+    if [ -n "${_handwash_lines[6]}" ]; then
+      echo "srun: fatal: Failed to broadcast '${_handwash_lines[7]}'. Step launch aborted." >&2
+      echo failed >"${_handwash_lines[6]}"
+      # srun goes on whatever its prolog says. If it is dead, its pid may be another's by now.
+      read -r _ _ _ _handwash_pid _ <"/proc/$$/stat"
+      [ "$_handwash_pid" != "$PPID" ] || kill -KILL "$PPID"
+      exit 1
+    fi
+  fi
   _handwash_next=${_handwash_lines[1]-}
   if [ "$_handwash_next" = '?' ]; then
     # Asked here once a day at most, then remembered (siteinfo.py). For two seconds: a controller that is slow to answer must
@@ -54,6 +78,7 @@ else
 fi
 # Both scripts find the variables as they were.
 unset HANDWASH_SCRIPTS HANDWASH_SRUN HANDWASH_KEPT SLURM_PROLOG SLURM_EPILOG
+[ -z "${_handwash_lines[5]-}" ] || export "SLURM_BCAST=${_handwash_lines[5]#=}"
 [ -z "${_handwash_lines[2]-}" ] || export "SLURM_PROLOG=${_handwash_lines[2]#=}"
 [ -z "${_handwash_lines[4]-}" ] || export "SLURM_EPILOG=${_handwash_lines[4]#=}"
 

@@ -144,7 +144,10 @@ class Broadcast:
 
     def restore_terminal(self) -> None:
         """As it was before srun; signals have to be blocked."""
-        supervisor.restore_terminal(self.terminal)
+        if self.terminal is not None:
+            from handwash.node import terminal
+
+            terminal.restore(self.terminal)
 
     def finish(self, plan: keeper.Plan, main: record.Main, link: keeper.Link) -> None:
         """After a failure nothing was launched. A job of srun's own is given back, and the record closed.

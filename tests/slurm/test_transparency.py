@@ -57,7 +57,17 @@ def normal(text: str, folder: Path) -> list[str]:
         (r"^\S*catch.sh: line \d+: +\d+ Killed .*\n", ""),
     ):  # fmt: skip
         text = re.sub(pattern, word, text, flags=re.MULTILINE)
-    return text.splitlines()
+    return [one for line in text.splitlines() for one in each_task(line)]
+
+
+def each_task(line: str) -> list[str]:
+    """A line for each of the tasks in it: which of them srun names together is a matter of when it hears of them."""
+    found = re.fullmatch(r"(srun: error: \S+): tasks? (\d[\d,-]*): (.*)", line)
+    if found is None:
+        return [line]
+    head, numbers, words = found.groups()
+    ends = [part.split("-") for part in numbers.split(",")]
+    return [f"{head}: task {task}: {words}" for end in ends for task in range(int(end[0]), int(end[-1]) + 1)]
 
 
 def effect(cluster: Cluster, program: str, number: int, script: str) -> Effect:

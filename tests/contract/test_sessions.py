@@ -12,7 +12,7 @@ import pytest
 from tests.contract.test_front_door import NAME, World, until
 from tests.contract.test_front_door import world as world
 
-from handwash.node import lines
+from handwash.node import wire
 from handwash.teardown import identity
 
 SESSION = "20260101-000000-0a0b0c0d0e0f"
@@ -31,7 +31,7 @@ def record(world: World, session: str = SESSION, helper: tuple[int, int] = (1, 1
         **fields,
     }
     path = folder / f"{session}.session"
-    path.write_bytes(lines.pack([*said.items(), ("helper", *helper)]))
+    path.write_bytes(wire.pack([*said.items(), ("helper", *helper)]))
     return path
 
 
@@ -131,7 +131,7 @@ def test_a_real_one_that_lost_its_watchers(world: World) -> None:
     folder = world.home / ".local" / "state" / "handwash" / "sessions"
 
     def helpers() -> set[int]:
-        rows = [row for path in folder.iterdir() for row in lines.unpack(path.read_bytes()) or []]
+        rows = [row for path in folder.iterdir() for row in wire.unpack(path.read_bytes()) or []]
         return {int(row[1]) for row in rows if row[0] == "helper"}
 
     until(lambda: len(helpers()) >= 3 and any(path.suffix == ".part" for path in folder.iterdir()))

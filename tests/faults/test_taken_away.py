@@ -1,4 +1,5 @@
-"""handwash is upgraded or removed while a session runs: what the session needs for its end has been loaded by then."""
+"""handwash is upgraded, removed or at fault while a session runs: neither the command nor its exit code pays for it, and what
+it leaves is ended all the same."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,41 +25,93 @@ def sleepers(seconds: str) -> list[int]:
     return [pid for pid in processes.pids() if seconds in processes.arguments(pid)[1:2] and identity(pid)]
 
 
+def copy(place: Path, *changes: tuple[str, str, str]) -> Path:
+    """A tree of handwash with changes: in a file, from, to."""
+    tree = place / "tree"
+    for name in ("src/handwash", "wrappers"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, before, after in changes:
+        path = tree / "src/handwash" / name
+        text = path.read_text()
+        assert text.count(before) == 1
+        path.write_text(text.replace(before, after))
+    return tree
+
+
+def start(tree: Path, home: Path, script: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [tree / "wrappers/safe-srun", "--local", "bash", "-c", script], cwd="/",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "HOME": str(home), "XDG_STATE_HOME": str(home), "HANDWASH_GRACE": "0.5"},
+    )  # fmt: skip
+
+
+def first_line(session: subprocess.Popen[str]) -> str:
+    assert session.stdout is not None
+    return session.stdout.readline()
+
+
+@pytest.fixture(autouse=True)
+def bystander() -> Iterator[None]:
+    """Somebody else's process lives on."""
+    process = subprocess.Popen(["sleep", BYSTANDER])
+    who = identity(process.pid)
+    yield
+    assert who is not None and running(who)
+    process.kill()
+    process.wait()
+    assert not processes.end_all(lambda: sleepers(LEFT) + sleepers(MAIN))
+
+
+@pytest.mark.parametrize(
+    "watched", ["number, code, _sender = next_signal()", "number, code, sender = next_signal()"], ids=["outer", "inner"]
+)
+def test_a_supervisor_at_fault_waits_for_the_command(tmp_path: Path, watched: str) -> None:
+    tree = copy(tmp_path, ("node/supervisor.py", watched, "raise RuntimeError('broken on purpose')"))
+    session = start(tree, tmp_path, f"env -i setsid -f sleep {LEFT}; echo up; read -r; exit 7")
+    assert first_line(session) == "up\n"
+    _out, errors = session.communicate("\n", timeout=20)
+    assert session.returncode == 7
+    assert errors == "handwash: 1 process ended\n"
+    assert sleepers(LEFT) == []
+
+
+def test_without_a_second_supervisor_the_command_runs_to_its_end(tmp_path: Path) -> None:
+    """As when no more processes can be made: its guardian takes leave, and ends nothing."""
+    tree = copy(tmp_path, ("node/supervisor.py", "inner = posix.fork()", "raise OSError('broken on purpose')"))
+    session = start(tree, tmp_path, f"env -i setsid -f sleep {LEFT} >/dev/null 2>&1; echo up; read -r; exit 7")
+    assert first_line(session) == "up\n"
+
+    def others() -> list[int]:
+        """Who is of this session without being its command: a guardian."""
+        mine = [pid for pid in processes.pids() if processes.environment(pid).get("HOME") == str(tmp_path)]
+        return [pid for pid in mine if pid != session.pid and identity(pid)]
+
+    assert wait_until(lambda: not others(), 10)
+    assert session.poll() is None and len(sleepers(LEFT)) == 1
+    _out, errors = session.communicate("\n", timeout=20)
+    assert (session.returncode, errors) == (7, "")
+
+
 @pytest.mark.parametrize("loads", [True, False])
 @pytest.mark.parametrize("killed", ["nobody", "inner"])
 def test_all_is_ended_without_a_file_of_ours(tmp_path: Path, killed: str, loads: bool) -> None:
     """`loads`: what ends the rest can be loaded, by both supervisors; else that is left to the guardian."""
-    tree = tmp_path / "tree"
-    for name in ("src/handwash", "wrappers"):
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    tree = copy(tmp_path)
     loaded = tmp_path / "loaded"
     with (tree / "src/handwash/node/sweep.py").open("a") as file:
         file.write(f"\nwith open({str(loaded)!r}, 'a') as file:\n    file.write('x')\n")
         if not loads:
             file.write("raise RuntimeError('broken on purpose')\n")
-    bystander = subprocess.Popen(["sleep", BYSTANDER])
-    script = f"env -i setsid -f sleep {LEFT}; exec sleep {MAIN}"
-    session = subprocess.Popen(
-        [tree / "wrappers/safe-srun", "--local", "bash", "-c", script], cwd="/", stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "HANDWASH_GRACE": "0.5"},
-    )  # fmt: skip
-    try:
-        assert wait_until(lambda: loaded.exists() and loaded.read_text() == "xx", 20)
-        shutil.rmtree(tree)
-        (main,) = sleepers(MAIN)
-        if killed == "inner":
-            os.kill(descent.ancestors(main)[0], signal.SIGKILL)
-        else:
-            os.kill(main, signal.SIGTERM)
-        _out, errors = session.communicate(timeout=20)
-        assert session.returncode == (-signal.SIGKILL if killed == "inner" else -signal.SIGTERM)
-        assert sleepers(LEFT) == sleepers(MAIN) == []
-        assert "Traceback" not in errors
-        other = identity(bystander.pid)
-        assert other is not None and running(other)
-    finally:
-        bystander.kill()
-        bystander.wait()
-        session.kill()
-        session.wait()
-        assert not processes.end_all(lambda: sleepers(LEFT) + sleepers(MAIN))
+    session = start(tree, tmp_path, f"env -i setsid -f sleep {LEFT}; exec sleep {MAIN}")
+    assert wait_until(lambda: loaded.exists() and loaded.read_text() == "xx", 20)
+    shutil.rmtree(tree)
+    (main,) = sleepers(MAIN)
+    if killed == "inner":
+        os.kill(descent.ancestors(main)[0], signal.SIGKILL)
+    else:
+        os.kill(main, signal.SIGTERM)
+    _out, errors = session.communicate(timeout=20)
+    assert session.returncode == (-signal.SIGKILL if killed == "inner" else -signal.SIGTERM)
+    assert sleepers(LEFT) == sleepers(MAIN) == []
+    assert "Traceback" not in errors

@@ -13,7 +13,7 @@ from tests.testbed import processes
 from tests.testbed.cluster import Cluster
 from tests.testbed.processes import identity, running, wait_until
 
-from handwash.node import lines
+from handwash.node import wire
 
 pytestmark = pytest.mark.usefixtures("handwash_venv")
 
@@ -27,12 +27,12 @@ def test_a_session_that_lost_its_watchers(cluster_pgid: Cluster) -> None:
     records = cluster.home("alice") / ".local" / "state" / "handwash" / "sessions"
 
     def rows(session: str) -> list[list[str]]:
-        return [row for path in records.glob(f"{session}.*") for row in lines.unpack(path.read_bytes()) or []]
+        return [row for path in records.glob(f"{session}.*") for row in wire.unpack(path.read_bytes()) or []]
 
     def session_of(on_record: list[str]) -> str:
         """Other sessions of hers may be on record too."""
         for path in records.glob("*.part"):
-            if on_record in [row[:3] for row in lines.unpack(path.read_bytes()) or []]:
+            if on_record in [row[:3] for row in wire.unpack(path.read_bytes()) or []]:
                 return path.name.partition(".")[0]
         return ""
 

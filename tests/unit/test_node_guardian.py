@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from tests.testbed.processes import wait_until
 
-from handwash.node.orders import Orders
 from handwash.node.traces import with_cookie, with_mark
+from handwash.node.wire import Orders
 
 SESSION = "20260101-000000-0123456789ab"
 

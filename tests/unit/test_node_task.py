@@ -11,7 +11,7 @@ import pytest
 
 import handwash
 from handwash.node import supervisor
-from handwash.node.orders import Orders
+from handwash.node.wire import Orders
 
 PACKAGE = Path(handwash.__file__).parent
 

@@ -10,7 +10,7 @@ import pytest
 from handwash import left_behind, world
 from handwash.frozen import replace
 from handwash.model import Job, Judged, Node, Process, Site, Survey, Unknown, Verdict
-from handwash.node import lines, part
+from handwash.node import part, wire
 from handwash.srun import history, record
 from handwash.teardown import identity
 
@@ -213,12 +213,12 @@ def test_damaged_newer_and_foreign_ones_say_nothing(folder: str) -> None:
     main = dead(folder)
     whole = Path(folder, "s1.session").read_bytes()
     main.finish("clean", [])
-    newer = whole.replace(lines.HEADER.encode(), b"handwash-session 9")
+    newer = whole.replace(wire.HEADER.encode(), b"handwash-session 9")
     for name, data in {"a": b"", "b": b"\xff\0" * 99, "c": newer, "d": whole[:30], "e": whole}.items():
         for suffix in (record.OPEN, record.ENDED):
             Path(folder, name + suffix).write_bytes(data)
     for odd in (b"started\tNaN\nended\tmany\n", b"started\t1e999\nwas\tn\tx\ty\nleft\nnode\n"):
-        Path(folder, "f.ended").write_bytes(lines.HEADER.encode() + b"\nid\tf\n" + odd)
+        Path(folder, "f.ended").write_bytes(wire.HEADER.encode() + b"\nid\tf\n" + odd)
         assert [one.id for one in history.load() if one.id != "f"] == ["s1"]
     assert banner() == []
 

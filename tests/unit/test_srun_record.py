@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handwash.node import lines, part
-from handwash.node.orders import Orders
+from handwash.node import part, wire
+from handwash.node.wire import Orders
 from handwash.srun import history, record, sessions
 from handwash.teardown import identity
 
@@ -30,17 +30,17 @@ def me():
 
 @given(st.lists(st.lists(texts, min_size=1, max_size=5), max_size=5))
 def test_any_fields_come_back(rows):
-    assert lines.unpack(lines.pack(rows)) == rows
+    assert wire.unpack(wire.pack(rows)) == rows
 
 
 @given(st.binary(max_size=60))
 def test_nonsense_is_nothing(data):
-    assert lines.unpack(data) is None or data.startswith(lines.HEADER.encode())
+    assert wire.unpack(data) is None or data.startswith(wire.HEADER.encode())
 
 
 def test_a_file_cut_short_is_nothing():
-    whole = lines.pack([("id", "x"), ("job", "123")])
-    assert all(lines.unpack(whole[:size]) is None for size in range(len(whole) - 1) if not whole[:size].endswith(b"\n"))
+    whole = wire.pack([("id", "x"), ("job", "123")])
+    assert all(wire.unpack(whole[:size]) is None for size in range(len(whole) - 1) if not whole[:size].endswith(b"\n"))
 
 
 @given(texts, st.dictionaries(st.text("ABC_", min_size=1), st.one_of(st.none(), texts)))

@@ -5,8 +5,8 @@ import select
 import sys
 import time
 
-from handwash.node import kernel, lines
-from handwash.node.orders import job_and_step, node_name
+from handwash.node import kernel, wire
+from handwash.node.wire import job_and_step, node_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import socket as _socket
     from collections.abc import Iterable, Sequence
 
-    from handwash.node.orders import Orders
     from handwash.node.sweep import Sweep
+    from handwash.node.wire import Orders
 else:
     # `socket` and `signal` each cost half a bare interpreter start; their C halves are all that is needed.
     import _signal
@@ -122,7 +122,7 @@ class Chain:
     def tell_all(self, rows: "Iterable[Sequence[object]]") -> None:
         """Several lines at once."""
         self.take_newest()
-        text = "".join(lines.join(fields) + "\n" for fields in rows)
+        text = "".join(wire.join(fields) + "\n" for fields in rows)
         try:
             self.connection.sendall(text.encode("utf-8", "surrogateescape"))
         except OSError:
@@ -168,7 +168,7 @@ class Chain:
         while words := self.hear(REPLY_LIMIT):
             self.heard += words
         for line in self.heard.decode().split("\n"):
-            word, *fields = lines.split(line)
+            word, *fields = wire.split(line)
             if word == "leaving":
                 wait_for_end(int(fields[0]), int(fields[1]))
         self.connection.close()
@@ -196,15 +196,13 @@ def join(orders: "Orders", again: bool = False) -> "Chain | None":
     """
     step = ".".join(job_and_step())
     address = f"\0handwash-{posix.getuid()}-{orders.session}-{step}-{node_name()}"
-    ours = False
     for _attempt in range(20):
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
             connection.connect(address)
         except OSError:
             connection.close()
-            ours = start(address, orders, again)
-            if not ours:
+            if not start(address, orders, again):
                 # Somebody else has just taken the name and does not listen yet.
                 time.sleep(0.005)
             continue
@@ -212,12 +210,9 @@ def join(orders: "Orders", again: bool = False) -> "Chain | None":
         if peer_uid(connection) != posix.getuid():
             connection.close()
             return None
+        # Should it be about to leave, with the last task before us, the connection ends and `renew` comes to another one.
         chain.tell("task", posix.getpid(), orders.slurmstepd)
-        # One that we have just started cannot be about to leave; its `ok` is heard with its goodbye.
-        if ours or chain.hear(REPLY_LIMIT):
-            return chain
-        # It was about to leave, with the last task before us.
-        connection.close()
+        return chain
     return None
 
 

@@ -12,16 +12,16 @@ import posix
 import select
 import time
 
-from handwash.node import hidden, kernel, lines, part, traces
+from handwash.node import hidden, kernel, part, traces, wire
 from handwash.node.chain import peer_uid
-from handwash.node.orders import job_and_step
+from handwash.node.wire import job_and_step
 from handwash.teardown import end, identity, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket as _socket
 
-    from handwash.node.orders import Orders
+    from handwash.node.wire import Orders
 else:
     # `socket` costs half a bare interpreter start; its C half is all that is needed.
     import _socket
@@ -146,7 +146,7 @@ class Guardian:
         task.buffer += data
         *whole, task.buffer = task.buffer.split(b"\n")
         for line in whole:
-            word, *fields = lines.split(line.decode("utf-8", "surrogateescape"))
+            word, *fields = wire.split(line.decode("utf-8", "surrogateescape"))
             if word == "task":
                 # The connection's end will tell of its death, so until then the pid is its own.
                 pid, task.slurmstepd = int(fields[0]), int(fields[1])
@@ -154,7 +154,6 @@ class Guardian:
                 if task.slurmstepd and self.slurmstepd is None:
                     self.slurmstepd = hold(task.slurmstepd)
                 self.part.helpers.add(task.root)
-                say(task, "ok")
                 self.hurry()
             elif word == "main":
                 self.see_main(task, int(fields[0]), int(fields[1]), fields[2])
@@ -181,7 +180,7 @@ class Guardian:
         if not self.tasks:
             self.listener.close()
             self.part.finish()
-        say(task, "bye" if self.tasks else lines.join(["leaving", *self.part.me]))
+        say(task, "bye" if self.tasks else wire.join(["leaving", *self.part.me]))
         task.connection.close()
 
     def hurry(self) -> None:

@@ -79,16 +79,22 @@ def block_all() -> "set[int]":
     return set(_signal.pthread_sigmask(_signal.SIG_BLOCK, ALL_SIGNALS))
 
 
-def next_signal(timeout: "float | None" = None) -> "tuple[int, int, int] | None":
-    """The next pending signal as (number, si_code, sender's pid); None when the time is up."""
-    if timeout is None:
-        info = _signal.sigwaitinfo(ALL_SIGNALS)
-    else:
-        found = _signal.sigtimedwait(ALL_SIGNALS, max(timeout, 0.0))
-        if found is None:
-            return None
-        info = found
+def next_signal() -> "tuple[int, int, int]":
+    """The next signal as (number, si_code, sender's pid)."""
+    info = _signal.sigwaitinfo(ALL_SIGNALS)
     return info.si_signo, info.si_code, info.si_pid
+
+
+def pending_signal() -> int:
+    """A signal that has come already; 0 for none."""
+    info = _signal.sigtimedwait(ALL_SIGNALS, 0)
+    return info.si_signo if info is not None else 0
+
+
+def alarm(seconds: float) -> None:
+    """SIGALRM from the kernel after that time, once. In place of a timeout: `sigtimedwait` of a process that was stopped until
+    after its time answers with whatever was in memory (CPython 3.9 to 3.13)."""
+    _signal.setitimer(_signal.ITIMER_REAL, seconds)
 
 
 def wait_child_signal(timeout: float) -> None:

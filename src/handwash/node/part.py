@@ -9,8 +9,8 @@ from __future__ import annotations
 import posix
 import time
 
-from handwash.node import lines
-from handwash.node.orders import job_and_step, node_name
+from handwash.node import wire
+from handwash.node.wire import job_and_step, node_name
 from handwash.teardown import identity
 
 TYPE_CHECKING = False
@@ -113,7 +113,7 @@ class Part:
                     pass
 
     def _take_in(self, path: str) -> None:
-        rows = lines.unpack(identity.slurp(path) or b"") or []
+        rows = wire.unpack(identity.slurp(path) or b"") or []
         said = {row[0]: row[1:] for row in rows}
         if said["finished"] != [""] or any(said[key] != [value] for key, value in self.place()):
             return
@@ -180,7 +180,7 @@ class Part:
                 scratch, posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600
             )
             try:
-                content = memoryview(lines.pack(self.rows()))
+                content = memoryview(wire.pack(self.rows()))
                 while content:
                     content = content[posix.write(fd, content) :]
             finally:

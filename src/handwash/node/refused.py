@@ -2,7 +2,7 @@
 
 import posix
 
-from handwash.node.orders import decode
+from handwash.node.wire import decode
 
 
 def say(path: str, number: int) -> None:

@@ -10,9 +10,9 @@ signals that the kernel sends to the group are for the command, others are passe
 import posix
 import time
 
-from handwash.node import kernel, lines
+from handwash.node import kernel, wire
 from handwash.node.chain import Chain, join
-from handwash.node.orders import KEPT, Orders, decode, encode, variable
+from handwash.node.wire import KEPT, Orders, decode, encode, variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,32 +150,26 @@ def terminal_settings() -> "tuple[int, list[object]] | None":
 def next_signal() -> "tuple[int, int, int]":
     """The next signal, as `kernel.next_signal` gives it.
 
-    Where it takes its time, what the teardown needs is loaded meanwhile: a session may last for days, and handwash may have
+    Once it has taken its time, what the teardown needs is loaded meanwhile: a session may last for days, and handwash may have
     been taken away at its end. A task that ends at once never needs it, or finds it still in place.
     """
-    found = kernel.next_signal(LOAD_AFTER)
-    if found is None:
+    while True:
+        found = kernel.next_signal()
+        if found[:2] != (_signal.SIGALRM, kernel.SI_KERNEL):
+            return found
         kernel.keep_pages()
         try:
             from handwash.node import sweep  # noqa: F401
         except Exception:
             pass
-        found = kernel.next_signal()
-    return found or (0, 0, 0)
 
 
-def end_rest(grace: float, ending: Ending, chain: "Chain | None") -> "Sweep | None":
+def end_rest(grace: float, ending: Ending) -> "Sweep | None":
     """Ends what is left below this process, and adds that to `ending`; None where nothing was left."""
     if kernel.reap():
         return None
-    try:
-        from handwash.node.sweep import Sweep
-    except Exception:
-        # Taken away or broken meanwhile. The guardian has been whole since it started.
-        ending.complete = False
-        if chain is not None:
-            chain.leaked = True
-        return None
+    from handwash.node.sweep import Sweep
+
     rest = Sweep()
     rest.run(grace)
     ending.ended += len(rest.ended)
@@ -192,22 +186,26 @@ def supervise(main: Command, orders: Orders, chain: "Chain | None") -> "Ending":
     """
     ignored_chld = _signal.getsignal(CHILD) == _signal.SIG_IGN
     mask = kernel.block_all()
-    settings = terminal_settings()
     mark = orders.mark()
-    complete = kernel.become_subreaper()
-    if chain is not None and not complete:
-        chain.tell("incomplete")
-    kernel.prctl(kernel.PR_SET_NAME, b"handwash")
-    read_end, write_end = posix.pipe()
     outer = posix.getpid()
-    stops = may_stop()
-    if chain is not None:
-        chain.open()
     try:
+        settings = terminal_settings()
+        complete = kernel.become_subreaper()
+        if chain is not None and not complete:
+            chain.tell("incomplete")
+        kernel.prctl(kernel.PR_SET_NAME, b"handwash")
+        read_end, write_end = posix.pipe()
+        stops = may_stop()
+        if chain is not None:
+            chain.open()
         inner = posix.fork()
-    except OSError:
-        # No more processes: the command itself needs none.
-        kernel.mark(mark)
+    except Exception:
+        # No more processes or files, say: the command itself needs none. Without the goodbye the guardian would end it.
+        if chain is not None:
+            chain.tell("incomplete")
+            chain.goodbye()
+        # What the guardian has said has left one pending, which would end us; ignored it is forgotten.
+        _signal.signal(GUARDIAN, _signal.signal(GUARDIAN, _signal.SIG_IGN))
         kernel.restore_for_exec(mask, ignored_chld)
         posix._exit(main.execute())
     if inner == 0:
@@ -221,23 +219,28 @@ def supervise(main: Command, orders: Orders, chain: "Chain | None") -> "Ending":
         finally:
             posix._exit(125)
     posix.close(write_end)
-    if chain is not None:
-        chain.be_first()
-    status = watch_inner(inner, stops, chain, orders.slurmstepd)
+    try:
+        if chain is not None:
+            chain.be_first()
+        status = watch_inner(inner, stops, chain, orders.slurmstepd)
+    except Exception:
+        status = just_wait(inner)
     if status is None:
         posix.kill(inner, _signal.SIGKILL)
         status = _signal.SIGKILL
+    ending = Ending(status, complete=False)
     try:
         data = posix.read(read_end, 65536)
-    finally:
         posix.close(read_end)
-    ending = Ending.unpack(data) if data else Ending(status)
-    # Nothing is left here unless the inner one was killed: then its children are ours now.
-    rest = end_rest(orders.grace, ending, chain)
-    if rest is not None and chain is not None:
-        # Now that nothing is left that could go to init.
-        chain.renew()
-        chain.tell_ended(rest)
+        ending = Ending.unpack(data) if data else Ending(status)
+        # Nothing is left here unless the inner one was killed: then its children are ours now.
+        rest = end_rest(orders.grace, ending)
+        if rest is not None and chain is not None:
+            # Now that nothing is left that could go to init.
+            chain.renew()
+            chain.tell_ended(rest)
+    except Exception:
+        leave_to_guardian(chain, ending)
     ending.complete = ending.complete and complete and not ending.left
     if settings is not None:
         from handwash.node import terminal
@@ -246,12 +249,29 @@ def supervise(main: Command, orders: Orders, chain: "Chain | None") -> "Ending":
     return ending
 
 
+def just_wait(pid: int) -> int:
+    """A child's wait status. A fault of ours must cost neither the command nor its exit code."""
+    while True:
+        try:
+            return posix.waitpid(pid, 0)[1]
+        except ChildProcessError:
+            return 0
+
+
+def leave_to_guardian(chain: "Chain | None", ending: Ending) -> None:
+    """What cannot be ended here: the code for it was taken away or is broken. The guardian has been whole since it started."""
+    ending.complete = False
+    if chain is not None:
+        chain.leaked = True
+
+
 def watch_inner(inner: int, stops: bool, chain: "Chain | None", slurmstepd: int) -> "int | None":
     """The outer supervisor: passes on what is meant for the command, until the inner one has ended; its wait status.
 
     None when its slurmstepd died first.
     """
     leader = posix.getsid(0) == posix.getpid()
+    kernel.alarm(LOAD_AFTER)
     if slurmstepd:
         # A hint only: it comes when the thread has ended that made us. The guardian gives it too.
         kernel.prctl(kernel.PR_SET_PDEATHSIG, CHILD)
@@ -293,7 +313,7 @@ def command_environment(orders: Orders) -> "dict[bytes, bytes]":
     """The environment as the command would have it without us, and the session's cookie."""
     environment = dict(posix.environ)
     if KEPT in orders.environment:
-        for entry in lines.split(variable(encode(KEPT))):
+        for entry in wire.split(variable(encode(KEPT))):
             name, equals, given = entry.partition("=")
             if equals:
                 environment.setdefault(encode(name), encode(given))
@@ -340,24 +360,31 @@ def run_inner(
             posix._exit(2)
     if chain is not None:
         chain.tell("main", posix.getpid(), main, command.name)
-    status = watch_command(main, outer, stops)
+    try:
+        status = watch_command(main, outer, stops)
+    except Exception:
+        status = just_wait(main)
     if status is None:
         # Slurm takes the outer one's end for the task's and kills what is left of its process group (proctrack/pgid, 22.05).
         posix.setpgid(0, 0)
     ending = Ending(_signal.SIGKILL if status is None else status)
-    teardown = end_rest(grace, ending, chain)
-    if status is None and chain is not None:
-        # The outer one would have seen to it, had the guardian died too.
-        chain.take_newest()
-        chain.renew()
-    if teardown is not None and chain is not None:
-        chain.tell_ended(teardown)
+    try:
+        teardown = end_rest(grace, ending)
+        if status is None and chain is not None:
+            # The outer one would have seen to it, had the guardian died too.
+            chain.take_newest()
+            chain.renew()
+        if teardown is not None and chain is not None:
+            chain.tell_ended(teardown)
+    except Exception:
+        leave_to_guardian(chain, ending)
     return ending
 
 
 def watch_command(main: int, outer: int, stops: bool) -> "int | None":
     """The command's wait status; None when the outer supervisor died first."""
     seen: dict[int, float] = {}
+    kernel.alarm(LOAD_AFTER)
     while posix.getppid() == outer:
         number, code, sender = next_signal()
         if number == CHILD:
@@ -406,6 +433,10 @@ def main(command: Command, orders: Orders) -> None:
         chain = None
     ending = supervise(command, orders, chain)
     if chain is not None:
-        chain.leave()
+        try:
+            chain.leave()
+        except Exception:
+            # It is the status that counts now.
+            pass
     kernel.exit_like(ending.status)
     posix._exit(125)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from handwash import siteinfo, world
-from handwash.node import lines
-from handwash.node.orders import KEPT
+from handwash.node import wire
+from handwash.node.wire import KEPT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Changes:
         ]
         if broadcast is not None and VARIABLE in self.environment:
             dropped.append(f"{VARIABLE}={self.environment.pop(VARIABLE)}")
-        kept = lines.join(dropped)
+        kept = wire.join(dropped)
         if whole and dropped and len(kept) < KEPT_LIMIT:
             self.set(KEPT, kept)
         if can_report(pipe):

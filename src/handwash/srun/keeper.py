@@ -13,7 +13,7 @@ import select
 
 from handwash import world
 from handwash.frozen import frozen
-from handwash.node import lines
+from handwash.node import wire
 from handwash.node.apart import live_apart
 from handwash.schedulers.slurm_step import GONE, Answer, Target
 from handwash.srun import confirm, history, record
@@ -127,7 +127,7 @@ class Keeper:
         self.buffer += data
         *whole, self.buffer = self.buffer.split(b"\n")
         for line in whole:
-            word, *fields = lines.split(line.decode())
+            word, *fields = wire.split(line.decode())
             if word == "srun":
                 self.srun = (int(fields[0]), int(fields[1]))
             elif word == "ended":
@@ -141,7 +141,7 @@ class Keeper:
 
     def tell(self, *fields: object) -> None:
         try:
-            self.connection.send(lines.join(fields).encode() + b"\n")
+            self.connection.send(wire.join(fields).encode() + b"\n")
         except OSError:
             pass
 
@@ -246,7 +246,7 @@ class Link:
     def tell(self, *fields: object) -> None:
         if self.connection is not None:
             try:
-                self.connection.send(lines.join(fields).encode() + b"\n")
+                self.connection.send(wire.join(fields).encode() + b"\n")
             except OSError:
                 pass
 
@@ -284,7 +284,7 @@ class Link:
                 self.buffer += chunk
                 *whole, self.buffer = self.buffer.split(b"\n")
                 for line in whole:
-                    word, *fields = lines.split(line.decode())
+                    word, *fields = wire.split(line.decode())
                     ended |= word == "end"
                     if word == "report":
                         count = int(fields[4]) if fields[4] else None

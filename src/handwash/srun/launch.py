@@ -9,7 +9,7 @@ from handwash import config, node, siteinfo, world
 from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.node import kernel
-from handwash.node.orders import Orders
+from handwash.node.wire import Orders
 from handwash.srun import entry, receipt, sessions
 from handwash.srun.changes import VARIABLE, Changes, can_report, in_allocation
 from handwash.srun.pipe import Pipe
@@ -151,7 +151,7 @@ def wait_for(child: int, twin: Twin | None) -> int:
     """
     leader = os.getsid(0) == os.getpid()
     while True:
-        number, code, _sender = kernel.next_signal() or (0, 0, 0)
+        number, code, _sender = kernel.next_signal()
         if number == _signal.SIGCHLD:
             while True:
                 try:
@@ -215,7 +215,7 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
         watch = begin_watch(line, way, orders, label, pipe, child)
         twin = Twin()
     except Exception as error:
-        say_fault(error)
+        receipt.say_fault(error)
     status = wait_for(child, twin)
     failed = broadcast if broadcast is not None and broadcast.has_failed() else None
     if failed is not None:
@@ -235,7 +235,7 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
     except KeyboardInterrupt:
         receipt.say(_("interrupted, not confirmed yet; see `handwash sessions`"))
     except Exception as error:
-        say_fault(error)
+        receipt.say_fault(error)
     kernel.exit_like(status)
     return 125
 
@@ -246,11 +246,6 @@ def prepare(copy: Copy, pipe: Pipe) -> Broadcast | None:
 
     broadcast = bcast.Broadcast(copy, pipe) if can_report(pipe) else None
     return broadcast if broadcast is not None and broadcast.answer else None
-
-
-def say_fault(error: Exception) -> None:
-    """One line where handwash itself failed."""
-    receipt.say(_("a fault in handwash, not confirmed yet: {error}").format(error=f"{type(error).__name__}: {error}"))
 
 
 def begin_watch(

@@ -7,8 +7,8 @@ import os
 from handwash import config
 from handwash.messages import _
 from handwash.node import kernel, supervisor
-from handwash.node.chain import join
-from handwash.node.orders import Orders
+from handwash.node.chain import Chain, join
+from handwash.node.wire import Orders
 from handwash.srun import history, receipt, record, sessions
 
 TYPE_CHECKING = False
@@ -26,8 +26,21 @@ def run(command: Sequence[str], label: str, quiet: bool) -> int:
     orders = Orders(session, settings.grace, where, {})
     chain = join(orders)
     ending = supervisor.supervise(supervisor.Command(command, supervisor.command_environment(orders)), orders, chain)
-    if chain is not None:
-        chain.leave()
+    # From here on its status is what counts.
+    try:
+        if chain is not None:
+            chain.leave()
+        close(session, where, main, ending, chain, quiet)
+    except Exception as error:
+        receipt.say_fault(error)
+    kernel.exit_like(ending.status)
+    os._exit(125)
+
+
+def close(
+    session: str, where: str, main: record.Main, ending: supervisor.Ending, chain: Chain | None, quiet: bool
+) -> None:
+    """Says what became of it, and closes the record."""
     words = record.parts_of(session, where)
     if chain is not None and chain.leaked:
         # The guardian's search knows more.
@@ -43,5 +56,3 @@ def run(command: Sequence[str], label: str, quiet: bool) -> int:
     history.prune()
     if not quiet or outcome != "clean":
         receipt.say(said)
-    kernel.exit_like(ending.status)
-    os._exit(125)

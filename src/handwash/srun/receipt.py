@@ -88,3 +88,8 @@ def say(*clauses: str, about: str = "") -> None:
         os.write(2, f"handwash: {line(*clauses, about=about)}\n".encode("utf-8", "replace"))
     except OSError:
         pass
+
+
+def say_fault(error: Exception) -> None:
+    """One line where handwash itself failed."""
+    say(_("a fault in handwash, not confirmed yet: {error}").format(error=f"{type(error).__name__}: {error}"))

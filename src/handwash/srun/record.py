@@ -14,7 +14,7 @@ import os
 
 from handwash import paths, world
 from handwash.frozen import frozen
-from handwash.node import lines, part
+from handwash.node import part, wire
 from handwash.srun.sessions import folder
 from handwash.teardown import identity
 
@@ -98,7 +98,7 @@ def write(where: str, session: str, suffix: str, rows: list[tuple[object, ...]])
     if not where:
         return False
     try:
-        paths.write_whole(os.path.join(where, session + suffix), lines.pack(rows))
+        paths.write_whole(os.path.join(where, session + suffix), wire.pack(rows))
     except OSError:
         return False
     return True
@@ -135,7 +135,7 @@ def read_rows(path: str) -> list[list[str]] | None:
         return None
     finally:
         os.close(fd)
-    return lines.unpack(data)
+    return wire.unpack(data)
 
 
 def names_of(suffix: str) -> list[str]:

@@ -68,6 +68,6 @@ def answer(connection: _socket.socket) -> None:
     """The twin's side: which signals have come since it was last asked?"""
     while connection.recv(1):
         seen = set()
-        while (found := kernel.next_signal(0.0)) is not None:
-            seen.add(found[0])
+        while found := kernel.pending_signal():
+            seen.add(found)
         connection.send(bytes([len(seen), *sorted(seen)]))

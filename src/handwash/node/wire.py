@@ -1,19 +1,71 @@
-"""The orders that travel from safe-srun to the node in one argument. It shows in the process list: no secrets in it."""
+"""What goes between the processes of a session: fields on lines, over a socket or in a file, and the orders that travel from
+safe-srun to the node in one argument. They show in the process list: no secrets in them.
+"""
 
 import posix
 import sys
 
-from handwash.node import lines
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+# The first line of a file.
+HEADER = "handwash-session 1"
+_ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"}
+_MEANINGS = {escape[1]: character for character, escape in _ESCAPES.items()}
 
 # A step may start long after safe-srun, and handwash may have been replaced meanwhile.
 FORM = "1"
 
 # The variable in which those travel that a shell on the way would drop.
 KEPT = "HANDWASH_KEPT"
+
+
+def escape(text: str) -> str:
+    """One field on one line."""
+    if text.isalnum():
+        return text
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def unescape(text: str) -> str:
+    """The reverse of `escape`; an unknown escape stands for its letter."""
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    letters = iter(text)
+    for letter in letters:
+        if letter == "\\":
+            following = next(letters, "")
+            parts.append(_MEANINGS.get(following, following))
+        else:
+            parts.append(letter)
+    return "".join(parts)
+
+
+def join(fields: "Sequence[object]") -> str:
+    """Fields to one line without its end."""
+    return "\t".join(escape(str(field)) for field in fields)
+
+
+def split(line: str) -> "list[str]":
+    """One line to its fields."""
+    return [unescape(field) for field in line.split("\t")]
+
+
+def pack(rows: "Iterable[Sequence[object]]") -> bytes:
+    """Rows to the content of a file."""
+    text = "\n".join([HEADER, *(join(row) for row in rows), ""])
+    return text.encode("utf-8", "surrogateescape")
+
+
+def unpack(data: bytes) -> "list[list[str]] | None":
+    """The content of a file to its rows; None where it is not ours, of another version, or cut short."""
+    text = data.decode("utf-8", "surrogateescape")
+    if not text.endswith("\n"):
+        return None
+    first, *rest = text[:-1].split("\n")
+    return [split(line) for line in rest] if first == HEADER else None
 
 
 def encode(text: str) -> bytes:
@@ -68,12 +120,12 @@ class Orders:
     def pack(self) -> str:
         """To one argument."""
         changes = [f"-{name}" if value is None else f"+{name}={value}" for name, value in self.environment.items()]
-        return lines.join([FORM, self.session, f"{self.grace:g}", self.folder, int(self.own), *changes])
+        return join([FORM, self.session, f"{self.grace:g}", self.folder, int(self.own), *changes])
 
     @classmethod
     def unpack(cls, text: str) -> "Orders":
         """The reverse of `pack`. ValueError: this was not packed by this version."""
-        form, *fields = lines.split(text)
+        form, *fields = split(text)
         if form != FORM:
             raise ValueError("handwash was replaced after safe-srun had started")
         session, grace, folder, own, *changes = fields

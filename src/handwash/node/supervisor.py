@@ -206,6 +206,8 @@ def supervise(main: Command, orders: Orders, chain: "Chain | None") -> "Ending":
             chain.goodbye()
         # What the guardian has said has left one pending, which would end us; ignored it is forgotten.
         _signal.signal(GUARDIAN, _signal.signal(GUARDIAN, _signal.SIG_IGN))
+        # Exec keeps this, and the command would have to collect what is not its own.
+        kernel.become_subreaper(False)
         kernel.restore_for_exec(mask, ignored_chld)
         posix._exit(main.execute())
     if inner == 0:

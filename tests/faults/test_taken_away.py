@@ -40,7 +40,7 @@ def copy(place: Path, *changes: tuple[str, str, str]) -> Path:
 
 def start(tree: Path, home: Path, script: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [tree / "wrappers/safe-srun", "--local", "bash", "-c", script], cwd="/",
+        [tree / "wrappers/safe-srun", "--local", "bash", "-c", script], cwd="/", start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "HOME": str(home), "XDG_STATE_HOME": str(home), "HANDWASH_GRACE": "0.5"},
     )  # fmt: skip
@@ -49,6 +49,11 @@ def start(tree: Path, home: Path, script: str) -> subprocess.Popen[str]:
 def first_line(session: subprocess.Popen[str]) -> str:
     assert session.stdout is not None
     return session.stdout.readline()
+
+
+def of(home: Path) -> list[int]:
+    """Who carries this session's home in its environment."""
+    return [pid for pid in processes.pids() if processes.environment(pid).get("HOME") == str(home) and identity(pid)]
 
 
 @pytest.fixture(autouse=True)
@@ -82,15 +87,38 @@ def test_without_a_second_supervisor_the_command_runs_to_its_end(tmp_path: Path)
     session = start(tree, tmp_path, f"env -i setsid -f sleep {LEFT} >/dev/null 2>&1; echo up; read -r; exit 7")
     assert first_line(session) == "up\n"
 
-    def others() -> list[int]:
-        """Who is of this session without being its command: a guardian."""
-        mine = [pid for pid in processes.pids() if processes.environment(pid).get("HOME") == str(tmp_path)]
-        return [pid for pid in mine if pid != session.pid and identity(pid)]
-
-    assert wait_until(lambda: not others(), 10)
+    # Without a guardian, that is.
+    assert wait_until(lambda: of(tmp_path) == [session.pid], 10)
     assert session.poll() is None and len(sleepers(LEFT)) == 1
     _out, errors = session.communicate("\n", timeout=20)
     assert (session.returncode, errors) == (7, "")
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_supervisors_that_die_while_they_make_another_guardian(tmp_path: Path, stopped: bool) -> None:
+    """It hears from nobody, and ends what is left, unless an inner supervisor still lives, be it stopped."""
+    victims = "posix.getpid()" if stopped else "0"
+    tree = copy(
+        tmp_path,
+        ("node/chain.py", "if not start(address, orders, again):",
+         f"if start(address, orders, again):\n                again and posix.kill({victims}, 9)\n            else:"),
+    )  # fmt: skip
+    session = start(tree, tmp_path, f"env -i setsid -f sleep {LEFT}; echo up; exec sleep {MAIN}")
+    assert first_line(session) == "up\n"
+    (inner,) = descent.children(session.pid) or []
+    chain = {session.pid, inner, *sleepers(MAIN)}
+    assert wait_until(lambda: len(set(of(tmp_path)) - chain) == 1, 10)
+    (guardian,) = set(of(tmp_path)) - chain
+    if stopped:
+        os.kill(inner, signal.SIGSTOP)
+    os.kill(guardian, signal.SIGKILL)
+    assert session.wait(20) == -signal.SIGKILL
+    assert wait_until(lambda: not set(of(tmp_path)) - chain, 20)
+    if stopped:
+        assert len(sleepers(LEFT)) == len(sleepers(MAIN)) == 1
+        os.kill(inner, signal.SIGCONT)
+    assert wait_until(lambda: sleepers(LEFT) == sleepers(MAIN) == [], 10)
+    session.communicate(timeout=10)
 
 
 @pytest.mark.parametrize("loads", [True, False])

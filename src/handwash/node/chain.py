@@ -223,6 +223,7 @@ def start(address: str, orders: "Orders", again: bool) -> bool:
     parents, keeps a job running as long as it sees any process below slurmstepd.
     """
     listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    starter = posix.getpid()
     try:
         listener.bind(address)
         listener.listen(128)
@@ -241,7 +242,7 @@ def start(address: str, orders: "Orders", again: bool) -> bool:
                 # Loaded only where it runs, beside the task that starts.
                 from handwash.node.guardian import Guardian
 
-                Guardian(listener, orders, again).run()
+                Guardian(listener, orders, starter if again else 0).run()
         finally:
             posix._exit(0)
     listener.close()

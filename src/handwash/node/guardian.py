@@ -54,11 +54,12 @@ class Task:
 class Guardian:
     """The loop, and what it knows."""
 
-    def __init__(self, listener: _socket.socket, orders: Orders, again: bool) -> None:
+    def __init__(self, listener: _socket.socket, orders: Orders, starter: int) -> None:
+        """`starter`: the supervisor whose guardian died, 0 for a step's first one."""
         self.listener = listener
         self.mark = orders.mark()
         self.marked = True
-        self.again = again
+        self.starter = starter
         self.own = orders.own
         # A pidfd.
         self.slurmstepd: int | None = None
@@ -76,13 +77,16 @@ class Guardian:
     def run(self) -> None:
         """Until the last task has ended. A task that never introduces itself is not waited for."""
         kernel.keep_pages()
-        if self.again:
+        if self.starter:
             self.part.supersede()
         self.part.write()
         patience = time.monotonic() + 5.0
         served = False
         poller = select.poll()
         poller.register(self.listener.fileno(), select.POLLIN)
+        starter = hold(self.starter) if self.starter else None
+        if starter is not None:
+            poller.register(starter, select.POLLIN)
         while self.tasks or (not served and time.monotonic() < patience):
             events = poller.poll(max(0.0, self.next_look - time.monotonic()) * 1000)
             lost: list[Task] = []
@@ -92,6 +96,10 @@ class Guardian:
                     if task is not None:
                         served = True
                         poller.register(task.connection.fileno(), select.POLLIN)
+                elif fd == starter:
+                    poller.unregister(fd)
+                    # It may have come to us before it died: that is heard first.
+                    patience = self.next_look = min(patience, time.monotonic() + SETTLED)
                 elif not self.read(self.tasks[fd]):
                     poller.unregister(fd)
                     task = self.tasks.pop(fd)
@@ -113,8 +121,16 @@ class Guardian:
                     task.connection.close()
             elif time.monotonic() >= self.next_look:
                 self.look()
+        if self.starter and not served and not self.is_watched():
+            self.take_over([])
         self.part.close()
         self.release()
+
+    def is_watched(self) -> bool:
+        """Whether an inner supervisor lives, stopped perhaps: those are marked. Who only has its name is taken for one too."""
+        marked = {pid for pid, _began in traces.with_mark(self.mark)} - {posix.getpid()}
+        found = [stat for stat in map(identity.stat_of, marked) if stat is not None]
+        return any(stat.name == b"handwash" and stat.state not in identity.DEAD_STATES for stat in found)
 
     def release(self) -> None:
         """Ends the step for Slurm where its slurmstepd is dead: else srun would wait and hold the GPUs without end (22.05)."""

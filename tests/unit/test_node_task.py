@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import handwash
-from handwash.node import supervisor
+from handwash.node import command as program
 from handwash.node.wire import Orders
 
 PACKAGE = Path(handwash.__file__).parent
@@ -59,4 +59,4 @@ def test_where_a_command_is_looked_for(
     command: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert supervisor.look_up(command, "::/nonexistent:/bin/") == found.replace("HERE", str(tmp_path))
+    assert program.look_up(command, "::/nonexistent:/bin/") == found.replace("HERE", str(tmp_path))

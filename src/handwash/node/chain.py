@@ -60,6 +60,7 @@ class Chain:
         self.renew()
 
     def be_first(self) -> None:
+        """The outer one's part of the way between the two."""
         if self.ends is not None:
             self.ends[1].close()
 
@@ -70,6 +71,7 @@ class Chain:
             self.ends[0].close()
 
     def watch(self) -> None:
+        """Has the kernel send SIGIO."""
         import fcntl
 
         fd = self.connection.fileno()
@@ -78,30 +80,39 @@ class Chain:
 
     def renew(self) -> None:
         """Another guardian where this one has died; where none can be had the session goes on without."""
+        for attempt in range(20):
+            if self.is_alive():
+                return
+            # The end of a connection can come before that of the name: then we have come to the dying one again.
+            time.sleep(0.005 if attempt else 0)
+            # It is to fall to init, not to us: see `start`.
+            kernel.become_subreaper(False)
+            try:
+                other = join(self.orders, again=True)
+            finally:
+                kernel.become_subreaper()
+            if other is None:
+                return
+            self.connection.close()
+            self.connection, self.heard = other.connection, other.heard
+            if self.ends is not None:
+                fd = self.connection.fileno().to_bytes(4, sys.byteorder)
+                try:
+                    self.ends[0].sendmsg([b"c"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd)], _socket.MSG_DONTWAIT)
+                except OSError:
+                    pass
+            self.watch()
+
+    def is_alive(self) -> bool:
+        """Takes in what the guardian has said; whether it lives."""
         try:
             while data := self.connection.recv(4096, _socket.MSG_DONTWAIT):
                 self.heard += data
         except BlockingIOError:
-            return
+            return True
         except OSError:
             pass
-        # It is to fall to init, not to us: see `start`.
-        kernel.become_subreaper(False)
-        try:
-            other = join(self.orders, again=True)
-        finally:
-            kernel.become_subreaper()
-        if other is None:
-            return
-        self.connection.close()
-        self.connection, self.heard = other.connection, other.heard
-        if self.ends is not None:
-            fd = self.connection.fileno().to_bytes(4, sys.byteorder)
-            try:
-                self.ends[0].sendmsg([b"c"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd)], _socket.MSG_DONTWAIT)
-            except OSError:
-                pass
-        self.watch()
+        return False
 
     def take_newest(self) -> None:
         """The second one's way to what `renew` has handed over."""
@@ -146,9 +157,9 @@ class Chain:
 
     def leave(self) -> None:
         """At the task's end: says goodbye; without one the guardian looks for what may be left."""
+        # A guardian that has died just now has written no last word, and looks for nobody.
+        self.renew()
         if not self.leaked:
-            # A guardian that has died just now has written no last word.
-            self.renew()
             self.goodbye()
             return
         try:

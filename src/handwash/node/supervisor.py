@@ -10,9 +10,10 @@ signals that the kernel sends to the group are for the command, others are passe
 import posix
 import time
 
-from handwash.node import kernel, wire
+from handwash.node import kernel
 from handwash.node.chain import Chain, join
-from handwash.node.wire import KEPT, Orders, decode, encode, variable
+from handwash.node.command import Command, command_environment
+from handwash.node.wire import Orders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,56 +73,6 @@ class Ending:
         status, ended, killed, complete = map(int, first.split())
         left = [(int(pid), why) for pid, _, why in (line.partition(" ") for line in rest)]
         return cls(status, ended, killed, left, bool(complete))
-
-
-def look_up(command: str, path: str) -> str:
-    """The path of the command, found as slurmstepd finds it (seen with 22.05): a name that begins with a dot is put behind
-    the working directory, any other one is looked up in PATH on this node, executable or not; else it stays as it is."""
-    if command.startswith("/"):
-        return command
-    if command.startswith("."):
-        return f"{posix.getcwd().rstrip('/')}/{command}"
-    for folder in path.split(":"):
-        found = f"{folder}{'' if folder.endswith('/') else '/'}{command}"
-        if folder and is_file(found):
-            return found
-    return command
-
-
-def is_file(path: str) -> bool:
-    """Whether this is a file, or a link to one."""
-    try:
-        return posix.stat(path).st_mode & 0o170000 == 0o100000
-    except (OSError, ValueError):
-        return False
-
-
-class Command:
-    """What the task is to become. All of it is made ready before the supervisors part: what a process writes after a fork
-    is copied, page by page."""
-
-    def __init__(self, words: "Sequence[str]", environment: "dict[bytes, bytes]") -> None:
-        self.environment = environment
-        self.path = look_up(words[0], decode(environment.get(b"PATH", b"")))
-        self.words = [self.path, *words[1:]]
-        self.name = words[0].rpartition("/")[2]
-
-    def execute(self) -> int:
-        """Becomes it. Returns only if that failed: the errno, which is slurmstepd's exit code for it (2, 13, 8)."""
-        try:
-            if not self.path:
-                # Python refuses an empty name by an error of its own; the kernel does not find it.
-                raise FileNotFoundError(2, "")
-            posix.execve(self.path, self.words, self.environment)
-        except OSError as error:
-            number = error.errno or 2
-            try:
-                from handwash.node import refused
-
-                refused.say(self.path, number)
-            except ImportError:
-                pass
-            return number
 
 
 def may_stop() -> bool:
@@ -199,8 +150,13 @@ def supervise(main: Command, orders: Orders, chain: "Chain | None") -> "Ending":
         if chain is not None:
             chain.open()
         inner = posix.fork()
-    except Exception:
+    except Exception as error:
         # No more processes or files, say: the command itself needs none. Without the goodbye the guardian would end it.
+        text = f"handwash: {type(error).__name__}: {error}; running without supervision\n"
+        try:
+            posix.write(2, text.encode(errors="replace"))
+        except OSError:
+            pass
         if chain is not None:
             chain.tell("incomplete")
             chain.goodbye()
@@ -267,6 +223,22 @@ def leave_to_guardian(chain: "Chain | None", ending: Ending) -> None:
         chain.leaked = True
 
 
+def collect(child: int, stops: bool) -> "int | None":
+    """Collects whoever has ended below this process; the wait status of this child, if it has. Its stop is shown upwards."""
+    while True:
+        try:
+            pid, status = posix.waitpid(-1, posix.WNOHANG | posix.WUNTRACED)
+        except ChildProcessError:
+            return 0
+        if pid == 0:
+            return None
+        if pid == child and posix.WIFSTOPPED(status):
+            if stops:
+                posix.kill(posix.getpid(), _signal.SIGSTOP)
+        elif pid == child:
+            return status
+
+
 def watch_inner(inner: int, stops: bool, chain: "Chain | None", slurmstepd: int) -> "int | None":
     """The outer supervisor: passes on what is meant for the command, until the inner one has ended; its wait status.
 
@@ -280,18 +252,9 @@ def watch_inner(inner: int, stops: bool, chain: "Chain | None", slurmstepd: int)
     while not slurmstepd or posix.getppid() == slurmstepd:
         number, code, _sender = next_signal()
         if number == CHILD:
-            while True:
-                try:
-                    pid, status = posix.waitpid(-1, posix.WNOHANG | posix.WUNTRACED)
-                except ChildProcessError:
-                    return 0
-                if pid == 0:
-                    break
-                if pid == inner and posix.WIFSTOPPED(status):
-                    if stops:
-                        posix.kill(posix.getpid(), _signal.SIGSTOP)
-                elif pid == inner:
-                    return status
+            status = collect(inner, stops)
+            if status is not None:
+                return status
             continue
         if number == GUARDIAN and code == kernel.SI_KERNEL:
             if chain is not None:
@@ -309,25 +272,6 @@ def watch_inner(inner: int, stops: bool, chain: "Chain | None", slurmstepd: int)
             time.sleep(SETTLE)
         posix.kill(inner, number)
     return None
-
-
-def command_environment(orders: Orders) -> "dict[bytes, bytes]":
-    """The environment as the command would have it without us, and the session's cookie."""
-    environment = dict(posix.environ)
-    if KEPT in orders.environment:
-        for entry in wire.split(variable(encode(KEPT))):
-            name, equals, given = entry.partition("=")
-            if equals:
-                environment.setdefault(encode(name), encode(given))
-    for name, value in orders.environment.items():
-        # A variable that srun was told not to export is not to appear by way of us.
-        key = encode(name)
-        if key in environment and value is not None:
-            environment[key] = encode(value)
-        else:
-            environment.pop(key, None)
-    environment[b"HANDWASH_SESSION"] = encode(orders.session)
-    return environment
 
 
 def run_inner(
@@ -390,18 +334,9 @@ def watch_command(main: int, outer: int, stops: bool) -> "int | None":
     while posix.getppid() == outer:
         number, code, sender = next_signal()
         if number == CHILD:
-            while True:
-                try:
-                    pid, status = posix.waitpid(-1, posix.WNOHANG | posix.WUNTRACED)
-                except ChildProcessError:
-                    return 0
-                if pid == 0:
-                    break
-                if pid == main and posix.WIFSTOPPED(status):
-                    if stops:
-                        posix.kill(posix.getpid(), _signal.SIGSTOP)
-                elif pid == main:
-                    return status
+            status = collect(main, stops)
+            if status is not None:
+                return status
             continue
         if sender != outer:
             # Sent to the whole step or group by Slurm, a shell or the terminal: the command has it already.

@@ -14,7 +14,7 @@ for name, path in (("handwash", folder.rpartition("/")[0]), ("handwash.node", fo
 try:
     # What every task needs, each after what it imports itself, as `import` would load it in the end. That would look for each
     # of them first, for an eighth of a bare interpreter start on a node that starts many tasks at once.
-    for name in ("kernel", "wire", "chain", "supervisor"):
+    for name in ("kernel", "wire", "chain", "command", "supervisor"):
         full = f"handwash.node.{name}"
         sys.modules[full] = package.__dict__[name] = module = type(sys)(full)
         exec(SourceFileLoader(full, f"{folder}/{name}.py").get_code(full), module.__dict__)  # type: ignore[arg-type]

@@ -63,9 +63,9 @@ def run_local(command: list[str], disabled: bool) -> int:
         receipt.say(_("--local needs a command"))
         return FAILED
     if disabled:
-        from handwash.node import supervisor
+        from handwash.node.command import Command
 
-        return supervisor.Command(command, dict(os.environb)).execute()
+        return Command(command, dict(os.environb)).execute()
     from handwash.srun import local
 
     return local.run(command, label(command), quiet=False)

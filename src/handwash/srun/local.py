@@ -8,6 +8,7 @@ from handwash import config
 from handwash.messages import _
 from handwash.node import kernel, supervisor
 from handwash.node.chain import Chain, join
+from handwash.node.command import Command, command_environment
 from handwash.node.wire import Orders
 from handwash.srun import history, receipt, record, sessions
 
@@ -25,7 +26,7 @@ def run(command: Sequence[str], label: str, quiet: bool) -> int:
     main.write()
     orders = Orders(session, settings.grace, where, {})
     chain = join(orders)
-    ending = supervisor.supervise(supervisor.Command(command, supervisor.command_environment(orders)), orders, chain)
+    ending = supervisor.supervise(Command(command, command_environment(orders)), orders, chain)
     # From here on its status is what counts.
     try:
         if chain is not None:

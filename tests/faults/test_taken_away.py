@@ -107,6 +107,7 @@ def test_supervisors_that_die_while_they_make_another_guardian(tmp_path: Path, s
     session = start(tree, tmp_path, f"env -i setsid -f sleep {LEFT}; echo up; exec sleep {MAIN}")
     assert first_line(session) == "up\n"
     (inner,) = descent.children(session.pid) or []
+    assert wait_until(lambda: len(sleepers(MAIN)) == 1, 10)
     chain = {session.pid, inner, *sleepers(MAIN)}
     assert wait_until(lambda: len(set(of(tmp_path)) - chain) == 1, 10)
     (guardian,) = set(of(tmp_path)) - chain
@@ -135,6 +136,7 @@ def test_all_is_ended_without_a_file_of_ours(tmp_path: Path, killed: str, loads:
     session = start(tree, tmp_path, f"env -i setsid -f sleep {LEFT}; exec sleep {MAIN}")
     assert wait_until(lambda: loaded.exists() and loaded.read_text() == "xx", 20)
     shutil.rmtree(tree)
+    assert wait_until(lambda: len(sleepers(MAIN)) == 1, 10)
     (main,) = sleepers(MAIN)
     if killed == "inner":
         os.kill(descent.ancestors(main)[0], signal.SIGKILL)

@@ -123,6 +123,50 @@ def test_supervisors_that_die_while_they_make_another_guardian(tmp_path: Path, s
     session.communicate(timeout=10)
 
 
+def test_a_guardian_whose_name_outlives_its_connections(tmp_path: Path) -> None:
+    """A supervisor that comes to the dying one again and again does not take it for alive: the inner one dies meanwhile, what
+    it has left falls to init, and a guardian is needed that searches."""
+    dying = f"""events = poller.poll(10)
+            if self.tasks and not self.starter and posix.access({str(tmp_path / "die")!r}, 0):
+                for task in self.tasks.values():
+                    task.connection.close()
+                for _ in range(500):
+                    if posix.access({str(tmp_path / "go")!r}, 0):
+                        break
+                    time.sleep(0.02)
+                # It can still be reached, twice.
+                for _ in range(2):
+                    if select.select([self.listener.fileno()], [], [], 5)[0]:
+                        posix.close(self.listener._accept()[0])
+                posix._exit(0)"""
+    # Whoever has come to it sees the connection's end before anything else happens.
+    comes = f"""return None
+        if again:
+            open({str(tmp_path / "came")!r}, "w").close()
+            poller = select.poll()
+            poller.register(connection.fileno(), select.POLLIN)
+            poller.poll(10000 if not posix.access({str(tmp_path / "go")!r}, 0) else 500)"""
+    tree = copy(
+        tmp_path,
+        ("node/guardian.py", "events = poller.poll(max(0.0, self.next_look - time.monotonic()) * 1000)", dying),
+        ("node/chain.py", "connection.close()\n            return None", f"connection.close()\n            {comes}"),
+    )
+    session = start(tree, tmp_path, f"env -i setsid -f sleep {LEFT}; echo up; exec sleep {MAIN}")
+    assert first_line(session) == "up\n"
+    (inner,) = descent.children(session.pid) or []
+    assert wait_until(lambda: len(sleepers(MAIN)) == 1, 10)
+    (tmp_path / "die").touch()
+    assert wait_until((tmp_path / "came").exists, 10)
+    os.kill(inner, signal.SIGKILL)
+    orphans = [*sleepers(LEFT), *sleepers(MAIN)]
+    assert wait_until(lambda: not {inner, session.pid} & {processes.stat(pid).parent for pid in orphans}, 10)
+    (tmp_path / "go").touch()
+    assert session.wait(20) == -signal.SIGKILL
+    assert wait_until(lambda: sleepers(LEFT) == sleepers(MAIN) == [], 10)
+    assert wait_until(lambda: not of(tmp_path), 10)
+    session.communicate(timeout=10)
+
+
 @pytest.mark.parametrize("loads", [True, False])
 @pytest.mark.parametrize("killed", ["nobody", "inner"])
 def test_all_is_ended_without_a_file_of_ours(tmp_path: Path, killed: str, loads: bool) -> None:

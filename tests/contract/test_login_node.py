@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.contract.test_front_door import World, until
+from tests.contract.test_front_door import MAIN, World, until
 from tests.contract.test_front_door import world as world
 
 COMPLETING = Path(__file__).parent / "slurm" / "completing.txt"
@@ -49,6 +50,49 @@ def test_over_the_limits(world: World) -> None:
     finally:
         child.kill()
         child.wait()
+
+
+def test_over_the_limit_of_cores(world: World, tmp_path: Path) -> None:
+    """One that computes is named, one that sleeps is not. In a copy that asks for less CPU time before it believes it."""
+    limits = copy_of_handwash(tmp_path) / "limits.py"
+    text = limits.read_text()
+    limits.write_text(text.replace("login_cpu_s: float = 60.0", "login_cpu_s: float = 0.3"))
+    assert limits.read_text() != text
+    main = str(limits.with_name("__main__.py"))
+    children = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.DEVNULL, start_new_session=True)
+        for code in ("while True: pass", "import time; time.sleep(60)")
+    ]
+    busy, asleep = children
+    # Others on this machine may compute too; these limits are far above what a test of theirs needs in memory and threads.
+    env = {**world.env, "HANDWASH_ON_EXIT": "warn", "HANDWASH_LOGIN_MEMORY": "4000", "HANDWASH_LOGIN_THREADS": "4000"}
+
+    def said(*words: str, cores: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", main, *words], env={**env, "HANDWASH_LOGIN_CORES": cores},
+            stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=30,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr
+        return done.stdout + done.stderr
+
+    try:
+        until(lambda: str(busy.pid) in said("check", cores="0.2"))
+        for words in (["check"], ["banner"], ["leave", "exit"]):
+            (line,) = [line for line in said(*words, cores="0.2").splitlines() if SAID in line]
+            assert "cores kept busy, 0.2 are allowed: " in line and f"{busy.pid} " in line, (words, line)
+            assert str(asleep.pid) not in line
+        assert SAID not in said("check", cores="500")
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+def copy_of_handwash(folder: Path) -> Path:
+    """The package, in this folder."""
+    place = folder / "copy" / "handwash"
+    shutil.copytree(MAIN.parent, place, ignore=shutil.ignore_patterns("__pycache__"))
+    return place
 
 
 def test_a_job_that_is_on_its_way_out(world: World) -> None:

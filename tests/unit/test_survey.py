@@ -484,6 +484,26 @@ def test_a_survey_of_this_machine() -> None:
     assert all(process.uid == os.getuid() or process.gpus for process in seen.processes)
 
 
+def test_process_2_of_a_container(tmp_path: Path) -> None:
+    """It is the kernel's on a machine, anybody there: what it has started is seen. The kernel's own threads are not."""
+    unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if os.geteuid() != 0 or subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        pytest.skip("needs root and a namespace of processes")
+    ask = (
+        "from handwash import run; from handwash.survey import processes\n"
+        "print(*(row['ppid'] for row in run.looks({'p': processes.look}, 20)['p'] if row['command'] == 'sleep 77.7'))"
+    )
+    script = (
+        'sh -c "sleep 77.7 & exec sleep 78.8" & '
+        'until read -r name </proc/3/comm && [ "$name" = sleep ]; do :; done 2>/dev/null; "$@"'
+    )
+    argv = [*unshare, "sh", "-c", script, "sh", sys.executable, "-c", ask]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["2"], done
+    # The kernel's own have no command line, so that they are named in brackets.
+    assert not [row for row in look().values() if 2 in (row["pid"], row["ppid"]) and row["command"].startswith("[")]
+
+
 def test_what_was_not_asked_is_unknown() -> None:
     """Never an empty answer."""
     seen = survey.take(20, only=("node",))

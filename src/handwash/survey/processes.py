@@ -19,7 +19,9 @@ _VARIABLES = (b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURMD_NODENAME", b"HANDWASH_
 _INTERPRETERS = ("python", "perl", "ruby", "julia", "node", "Rscript", "bash", "sh", "zsh", "java", "torchrun")
 # A command line can have megabytes (execve(2), "Limits on size"); all of them together have to fit into an answer.
 _COMMAND_CAP = 4096
-_KERNEL_PARENT = 2  # kthreadd; its children are the kernel's own threads, seen only by root
+# PF_KTHREAD of the kernel's sched.h, in the flags of /proc/PID/stat (proc(5)): its own threads, which root sees. Not by their
+# parent, process 2: in a container that is anybody.
+_KERNEL_THREAD = 0x00200000
 
 
 def look() -> list[dict[str, Any]]:
@@ -56,7 +58,7 @@ def describe(pid: int, uid: int, boot: float, unread: bool = False) -> dict[str,
     if stat is None:
         return None
     comm, fields = stat
-    if uid == 0 and _KERNEL_PARENT in (pid, int(fields[1])):
+    if uid == 0 and int(fields[6]) & _KERNEL_THREAD:
         return None
     start_ticks = int(fields[19])
     words = [] if unread else procfs.arguments(pid)

@@ -39,12 +39,12 @@ class Person:
         done = cluster.run(["handwash", "install", "--shell", "bash"], user=user)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def opens(self, *argv: str, expect_prompt: bool = True) -> Terminal:
+    def opens(self, *argv: str, expect_prompt: bool = True, **env: str) -> Terminal:
         """A terminal, as ssh gives one, with bash or a command in it."""
         entry = self.cluster.account(self.user)
         identity = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--init-groups"]
         words = argv or (BASH, "-i")
-        terminal = Terminal([*identity, *words], self.env, cwd=str(self.home), expect_prompt=expect_prompt)
+        terminal = Terminal([*identity, *words], {**self.env, **env}, cwd=str(self.home), expect_prompt=expect_prompt)
         self.terminals.append(terminal)
         return terminal
 

@@ -36,7 +36,7 @@ def test_the_full_banner(alice: Person, left: tuple[str, list[Identity]]) -> Non
     """Where one is, the three looks, each thing that is left over, and what to type; on standard error, with exit code 0."""
     job, sleepers = left
     with batch(alice.cluster, "-J", "training", "--gres=gpu:1", "-w", "n2") as living:
-        terminal = alice.opens(HANDWASH_BANNER="full")
+        terminal = alice.opens(HANDWASH_BANNER="full", NO_COLOR="1")
         shown = terminal.greeting.replace("\r", "")
         quiet = alice.cluster.run(["handwash", "banner"], user="alice")
     assert (quiet.returncode, quiet.stdout) == (0, "")
@@ -95,10 +95,10 @@ def test_clean_at_exit(alice: Person, left: tuple[str, list[Identity]], how: str
 
 
 def test_the_outermost_shell_of_a_terminal_asks(alice: Person, left: tuple[str, list[Identity]]) -> None:
-    """Neither a shell in that shell nor one in a login shell within does; an allocation's own shell does, as it ends one."""
+    """A shell within does not; an allocation's own shell does, as it ends one."""
     _job, sleepers = left
     terminal = alice.opens()
-    for nested in ("bash -i", "bash -l -i", "sh -c 'bash -i; exit 4'"):
+    for nested in ("bash -i", "sh -c 'bash -i; exit 4'"):
         outer = terminal.run("echo $$").strip()
         terminal.child.sendline(nested)
         terminal.prompt()
@@ -109,12 +109,12 @@ def test_the_outermost_shell_of_a_terminal_asks(alice: Person, left: tuple[str, 
     terminal.child.sendline("salloc -Q bash -i")
     terminal.prompt()
     assert terminal.run("echo job=$SLURM_JOB_ID").strip() != "job="
-    for _shell in ("allocation", "login"):
+    for shell in ("allocation", "login"):
         terminal.child.sendline("exit 5")
         terminal.child.expect(QUESTION)
         assert len(rows(str(terminal.child.before), sleepers)) == 3
         terminal.child.sendline("l")
-        if _shell == "allocation":
+        if shell == "allocation":
             terminal.prompt()
             assert terminal.status == 5
     assert terminal.ends() == 5

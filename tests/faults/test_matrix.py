@@ -16,6 +16,9 @@ EVERYWHERE = ["KILL safe-srun+srun", "KILL inner", "KILL outer+inner", "KILL saf
 ONCE = [
     ("linuxproc", "TERM"),
     ("linuxproc", "Ctrl-C twice"),
+    ("linuxproc", "KILL srun"),
+    ("linuxproc", "Ctrl-C twice, -N2"),
+    ("linuxproc", "KILL safe-srun, -N2"),
     ("linuxproc", "KILL guardian"),
     ("linuxproc", "exit code"),
     ("linuxproc", "KILL slurmstepd"),
@@ -37,6 +40,7 @@ ONCE = [
 ]
 STATUS = {
     "exit code": 7,
+    "KILL srun": -9,
     "KILL outer": 137,
     "KILL inner": 137,
     "KILL outer+inner": 137,

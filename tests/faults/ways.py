@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
@@ -88,6 +89,25 @@ def interrupted_twice(session: Session) -> None:
     session.type(b"\x03")
 
 
+# A task on each node, each with a zoo of its own; of two lists of nodes the later one counts.
+TWO_NODES = ["-w", "n1,n2"]
+ON_TWO_NODES = ["background", "nohup", "setsid", "double-fork-cleared", "ignores-term"]
+
+
+def on_both_nodes(act: Callable[[Session], None]) -> Callable[[Session], None]:
+    """The deed, once every one of them is there on both nodes."""
+
+    def then(session: Session) -> None:
+        assert wait_until(lambda: not Counter(2 * [*session.names, "command"]) - session.counted(), 20), (
+            session.counted()
+        )
+        nodes = {processes.environment(who.pid).get("SLURMD_NODENAME") for who, name in session.found()}
+        assert nodes >= {"n1", "n2"}
+        act(session)
+
+    return then
+
+
 def closed(session: Session) -> None:
     session.begin()
     session.hang_up()
@@ -146,6 +166,7 @@ WAYS: dict[str, Way] = {
     "Ctrl-C, --pty": Way(lambda session: session.type(b"\x03"), options=["--pty"], terminal=True),
     "Ctrl-C, -X": Way(lambda session: session.type(b"\x03"), options=["-X"], terminal=True),
     "Ctrl-C twice": Way(interrupted_twice, terminal=True),
+    "Ctrl-C twice, -N2": Way(on_both_nodes(interrupted_twice), options=TWO_NODES, terminal=True, animals=ON_TWO_NODES),
     "TERM": Way(signalled(signal.SIGTERM)),
     "HUP": Way(signalled(signal.SIGHUP)),
     "QUIT": Way(signalled(signal.SIGQUIT)),
@@ -153,6 +174,7 @@ WAYS: dict[str, Way] = {
     "closed, --pty": Way(closed, options=["--pty"], terminal=True),
     "KILL srun": Way(killed("srun")),
     "KILL safe-srun": Way(killed(SAFE), [SAFE]),
+    "KILL safe-srun, -N2": Way(on_both_nodes(killed(SAFE)), [SAFE], options=TWO_NODES, animals=ON_TWO_NODES),
     "KILL safe-srun+srun": Way(killed(SAFE, "srun"), [SAFE]),
     "KILL outer": Way(killed("outer"), [SAFE]),
     "KILL inner": Way(killed("inner"), [SAFE]),

@@ -6,13 +6,18 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import pexpect
 import pytest
+from tests.slurm.test_check import ask
 from tests.testbed import processes
 from tests.testbed.cluster import Cluster
 from tests.testbed.processes import wait_until
 
 pytestmark = pytest.mark.usefixtures("handwash_venv")
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def put_before(cluster: Cluster, program: str, script: str) -> dict[str, str]:
@@ -47,6 +52,132 @@ def test_squeue_that_cannot_be_believed(cluster_pgid: Cluster, script: str, said
     assert "could not tell whether the job has left the queue" in done.stderr
     assert said in done.stderr and "\033" not in done.stderr
     assert "has left the queue;" not in done.stderr
+    assert cluster_pgid.wait_no_jobs()
+
+
+# What a person may have set for their own use of these commands: filters, formats, questions, other clusters.
+HOSTILE = {
+    "SQUEUE_FORMAT": "%j",
+    "SQUEUE_FORMAT2": "name",
+    "SQUEUE_STATES": "CD",
+    "SQUEUE_PARTITION": "none",
+    "SQUEUE_USERS": "root",
+    "SQUEUE_NAMES": "none",
+    "SQUEUE_SORT": "x",
+    "SQUEUE_CLUSTERS": "none",
+    "SINFO_FORMAT": "%P",
+    "SINFO_PARTITION": "none",
+    "SINFO_SORT": "x",
+    "SCONTROL_ALL": "1",
+    "SCONTROL_FEDERATION": "1",
+    "SCANCEL_STATE": "PENDING",
+    "SCANCEL_INTERACTIVE": "1",
+    "SCANCEL_NAME": "none",
+    "SCANCEL_USER": "root",
+    "SCANCEL_PARTITION": "none",
+    "SLURM_TIME_FORMAT": "relative",
+    "SLURM_BITSTR_LEN": "1",
+}
+
+
+def test_a_persons_own_settings_of_slurms_commands(cluster_pgid: Cluster) -> None:
+    """Each call has an environment of its own: safe-srun's confirmation, its scancel, doctor, and clean on all nodes.
+
+    The commands themselves keep what the person has set.
+    """
+    env = HOSTILE
+    assert cluster_pgid.run(["squeue", "-h"], user="alice", env=env).stderr, "these settings break nothing"
+    done = cluster_pgid.run(["safe-srun", "--gres=gpu:1", "bash", "-c", "leaky.sh 4; code=$?; env; exit $code"],
+                            user="alice", env=env)  # fmt: skip
+    assert done.returncode == 4 and {f"{name}={value}" for name, value in env.items()} <= set(done.stdout.split("\n"))
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("handwash: ")]
+    assert "5 processes ended; the job has left the queue; 0.00" in said and "(1 × " in said
+
+    killed = put_before(cluster_pgid, "srun", f"{KILLED}kill -KILL $$")
+    done = cluster_pgid.run(["safe-srun", "true"], user="alice", env={**env, **killed})
+    assert "the job was cancelled and has left the queue" in done.stderr and cluster_pgid.jobs() == []
+
+    # SLURM_CLUSTERS is srun's own too, which would ask the accounting for that cluster.
+    env = {**env, "SLURM_CLUSTERS": "none"}
+    code, answer = ask(cluster_pgid, "handwash", "doctor", env=env)
+    assert code == 0 and answer["unknown"] == [], answer
+    assert [(one["name"], one["gpus"]) for one in answer["partitions"]] == [("main", 4)]
+    assert "login-node" in {one["id"] for one in answer["findings"]}
+    quoted = " ".join(f"{name}='{value}'" for name, value in env.items())
+    script = f"srun -N1 -n1 -w n1 --overlap env {quoted} handwash clean --all-nodes --dry-run --json"
+    done = cluster_pgid.run(["salloc", "-Q", "-N2", "bash", "-c", script], user="alice")
+    (node,) = json.loads(done.stdout)["nodes"]
+    assert (done.returncode, node["node"], node["known"]) == (0, "n2", True), done
+
+
+@pytest.fixture
+def impatient(cluster_pgid: Cluster) -> Iterator[Path]:
+    """A copy of handwash that waits three seconds for a job to leave the queue, in place of thirty."""
+    folder = cluster_pgid.directory / "impatient"
+    for name in ("src/handwash", "wrappers"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / "src/handwash/srun/confirm.py"
+    text = path.read_text()
+    assert "\nPATIENCE = 30.0\n" in text
+    path.write_text(text.replace("\nPATIENCE = 30.0\n", "\nPATIENCE = 3.0\n"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def completing(cluster: Cluster) -> tuple[dict[str, str], Path]:
+    """An environment in which a job that is asked for by its number stays COMPLETING, and the file with the time of each
+    question."""
+    log = cluster.home("alice") / "asked"
+    log.unlink(missing_ok=True)
+    script = (
+        f'for word do [ "$last" != -j ] || number=$word; last=$word; done\n'
+        f'[ -n "$number" ] || exec {shutil.which("squeue")} "$@"\n'
+        f"date +%s.%N >>{log}; echo JOBID:STATE; echo $number:COMPLETING"
+    )
+    env = put_before(cluster, "squeue", script)
+    scancel = put_before(cluster, "scancel", f'echo scancel "$@" >>{log}; exec {shutil.which("scancel")} "$@"')
+    first = scancel["PATH"].partition(":")[0]
+    return {"PATH": f"{first}:{env['PATH']}"}, log
+
+
+def test_a_job_that_stays_in_cg(cluster_pgid: Cluster, impatient: Path) -> None:
+    """Waited for, ever more seldom, and said to be there: never called gone, nor cancelled once more."""
+    env, log = completing(cluster_pgid)
+    done = cluster_pgid.run([impatient / "wrappers/safe-srun", "leaky.sh", "4"], user="alice", env=env)
+    assert done.returncode == 4
+    said = done.stderr.splitlines()[-1]
+    number = said.partition("handwash: job ")[2].partition(":")[0]
+    assert f"5 processes ended; the job is still in the queue (COMPLETING): try `scancel {number}`" in said
+    times = [float(line) for line in log.read_text().splitlines()]
+    pauses = [later - earlier for earlier, later in zip(times, times[1:])]
+    assert len(times) <= 8 and times[-1] - times[0] > 2.5
+    # The last one is what was left of the patience.
+    assert all(later > earlier * 1.2 for earlier, later in zip(pauses[1:-1], pauses[2:-1])), pauses
+    items = json.loads(cluster_pgid.run(["handwash", "sessions", "--json"], user="alice").stdout)["items"]
+    assert (items[0]["job"], items[0]["outcome"]) == (number, "unconfirmed")
+    assert cluster_pgid.wait_no_jobs()
+
+
+def test_a_cancelled_job_that_stays_in_cg(cluster_pgid: Cluster, impatient: Path, handwash_venv: Path) -> None:
+    """`clean` cancels it after a yes, waits, and says that it is still there."""
+    made = cluster_pgid.run(["salloc", "--no-shell", "--gres=gpu:1"], user="alice", check=True)
+    job = made.stderr.split("job allocation ")[1].split()[0]
+    env, log = completing(cluster_pgid)
+    main = [f"{handwash_venv}/bin/python", "-I", "-S", f"{impatient}/src/handwash/__main__.py", "clean"]
+    shell = pexpect.spawn(
+        main[0], main[1:], env={**cluster_pgid.env("alice"), **env, "TERM": "dumb"}, encoding="utf-8", timeout=20,
+        preexec_fn=cluster_pgid.become("alice"),
+    )  # fmt: skip
+    try:
+        shell.expect(rf"Job {job} .* Cancel it\? \[y/N\] ")
+        shell.sendline("y")
+        shell.expect(pexpect.EOF)
+    finally:
+        shell.close(force=True)
+    assert f"Job {job} is still in the queue: squeue -j {job}" in shell.before and "has left" not in shell.before
+    lines = log.read_text().splitlines()
+    assert lines[0] == f"scancel {job}" and not [line for line in lines[1:] if "scancel" in line]
+    assert len(lines) <= 9
     assert cluster_pgid.wait_no_jobs()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.shells.terminal import KINDS, Person, Tree, until
+from tests.testbed.sshd import Sshd
 
 EVERY = pytest.mark.parametrize("user", list(KINDS), indirect=True)
 # Start-up files that these shells read without a terminal, or at login: the hook stands in all of them here.
@@ -57,46 +58,9 @@ class Machine:
         for name, row in (("passwd", "hw-{0}:x:0:0::{1}/{0}:{2}\n"), ("shadow", "hw-{0}:*:19000:0:99999:7:::\n")):
             with open(folder / "etc" / name, "a") as file:
                 file.writelines(row.format(shell, folder, self.login_shell(shell)) for shell in self.people)
-        for name in ("host", "user"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        sftp = next(
-            (p for p in ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server") if Path(p).exists()),
-            "internal-sftp",
-        )
-        (folder / "sshd_config").write_text(
-            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\nUsePAM no\n"
-            f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\n"
-            f"KbdInteractiveAuthentication no\nPrintMotd no\nPrintLastLog no\nSubsystem sftp {sftp}\n"
-            "SetEnv LC_ALL=C.UTF-8\n"
-        )
-        self.options = [
-            *("-F", "none", "-i", str(folder / "user"), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"),
-            *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"),
-        ]
         self.masters: dict[str, subprocess.Popen[bytes]] = {}
-        self.made_run = False
-        if not Path("/run/sshd").exists():
-            # sshd as root wants an empty folder there.
-            Path("/run/sshd").mkdir(mode=0o755)
-            self.made_run = True
-        sshd = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin")
-        inside = f"mount --bind {folder}/etc /etc && exec {sshd} -D -e -f {folder}/sshd_config"
-        with open(folder / "log", "wb") as log:
-            self.process = subprocess.Popen(
-                ["unshare", "--mount", "--propagation", "private", "sh", "-c", inside],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        until(lambda: self._answers() or self.process.poll() is not None, "sshd does not listen")
-        assert self.process.poll() is None, (folder / "log").read_text()
-
-    def _answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        inside = f'mount --bind {folder}/etc /etc && exec "$@"'
+        self.sshd = Sshd(folder, ["unshare", "--mount", "--propagation", "private", "sh", "-c", inside, "sh"])
 
     def login_shell(self, shell: str) -> str:
         return f"{self.folder}/bin/ash" if shell == "ash" else KINDS[shell].program[0]
@@ -105,24 +69,23 @@ class Machine:
         """The options of a connection that is there already: a new one costs a third of a second."""
         path = self.folder / f"master-{shell}"
         if shell not in self.masters:
-            argv = ["ssh", *self.options, "-p", str(self.port), "-MNS", str(path), f"hw-{shell}@127.0.0.1"]
+            argv = self.sshd.ssh("-MNS", str(path), f"hw-{shell}@127.0.0.1")
             self.masters[shell] = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
             until(path.exists, "ssh does not connect")
         return ["-o", f"ControlPath={path}"]
 
     def within(self, *argv: str) -> list[str]:
         """A program that knows the accounts."""
-        return ["nsenter", "-t", str(self.process.pid), "-m", *argv]
+        return ["nsenter", "-t", str(self.sshd.process.pid), "-m", *argv]
 
     def stop(self) -> None:
         for somebody in self.people.values():
             somebody.leaves()
-        for process in (*self.masters.values(), self.process):
+        for process in self.masters.values():
             process.terminate()
             process.wait()
+        self.sshd.stop()
         shutil.rmtree(self.folder / "etc")
-        if self.made_run:
-            Path("/run/sshd").rmdir()
 
 
 @pytest.fixture(scope="session")
@@ -166,10 +129,10 @@ class User:
 
     @property
     def options(self) -> list[str]:
-        return [*self.machine.options, *self.machine.connection(self.kind.name)]
+        return [*self.machine.sshd.options, *self.machine.connection(self.kind.name)]
 
     def ssh(self, *words: str) -> list[str]:
-        return ["ssh", *self.options, "-p", str(self.machine.port), *words]
+        return ["ssh", *self.options, "-p", str(self.machine.sshd.port), *words]
 
     def startup(self, hook: str | None) -> None:
         line = self.person.tree.line(kind=self.kind) if hook is None else hook
@@ -257,7 +220,7 @@ def test_scp_sftp_and_rsync(user: User) -> None:
     data = bytes(range(256)) * 400
     home = user.person.home
     (home / "data").write_bytes(data)
-    port = ["-P", str(user.machine.port)]
+    port = ["-P", str(user.machine.sshd.port)]
 
     def copied(argv: list[str], given: bytes = b"") -> tuple[int, bytes, bytes]:
         (home / "up").unlink(missing_ok=True)

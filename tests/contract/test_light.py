@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,40 @@ def test_on_the_way_to_the_banner_and_out(
     if "-S" in options:
         # Or they could be had after all.
         assert "site" not in found
+
+
+@pytest.mark.parametrize("words", [["banner"], ["leave", "exit"], ["check"]], ids=" ".join)
+def test_nor_in_a_look(world: World, fake_driver: FakeDriver, words: list[str]) -> None:
+    """Each look is a process of its own, and all are waited for; the driver's bindings are that of the GPUs' alone."""
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace is not installed")
+    world.jobs()
+    env = {**world.env, **fake_driver.gpus(2, memory_total=40 * GIB).env(), "HANDWASH_DEADLINE": "20"}
+    trace = world.folder / "trace"
+    # strace itself must not find the test's stand-ins first.
+    argv = [
+        strace,
+        "-f",
+        "-qq",
+        "-e",
+        "trace=open,openat",
+        "-o",
+        str(trace),
+        sys.executable,
+        "-I",
+        "-S",
+        str(MAIN),
+        *words,
+    ]
+    done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    assert done.returncode == 0
+    opened = re.findall(
+        r'^(\d+) +open(?:at)?\(.*?"[^"]*/site-packages/(?:__pycache__/)?(\w+)', trace.read_text(), re.MULTILINE
+    )
+    assert {name for _pid, name in opened} == {"pynvml"}, opened
+    first = trace.read_text().split()[0]
+    assert len({pid for pid, _name in opened}) == 1 and first not in dict(opened)
 
 
 def test_in_a_task(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def silent_driver(world: World, driver: FakeDriver) -> None:
     ],
     ids=["squeue hangs", "squeue fails", "nvmlInit hangs"],
 )
-@pytest.mark.parametrize("how", ["exit", "logout", "eof", "hup"])
+@pytest.mark.parametrize("how", ["exit", "eof", "hup"])
 def test_what_could_not_be_told_holds_nobody(
     world: World, fake_driver: FakeDriver, broken: Callable[[World, FakeDriver], None], why: str, how: str
 ) -> None:
@@ -54,7 +54,7 @@ def test_what_could_not_be_told_holds_nobody(
             assert err == "" and not list(world.home.rglob("left-behind.*"))
         else:
             first, *rest = err.splitlines()
-            assert first == SAID and len(rest) == 1 and rest[0].strip().startswith(why), err
+            assert first == SAID and [line for line in rest if line.strip().startswith(why)], err
             assert "\033" not in err
     pid = world.folder / "pid"
     if pid.exists():

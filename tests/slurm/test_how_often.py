@@ -97,7 +97,9 @@ def test_a_session_of_safe_srun(cluster_linuxproc: Cluster, counted: Counted) ->
         counted.forget()
         cluster.run(["touch", ready], user="alice", check=True)
         assert child.wait(30) == 3
-        assert counted.take() in ({"squeue": 1}, {"squeue": 2})
+        found = counted.take()
+        # More than once where the job takes its time to leave.
+        assert set(found) == {"squeue"} and found["squeue"] <= 4, found
     finally:
         cluster.run(["touch", ready], user="alice")
         child.wait(30)

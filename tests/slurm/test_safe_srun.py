@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -204,6 +205,40 @@ def test_a_signal_to_safe_srun_ends_the_session(cluster: Cluster, name: str) -> 
     assert wait_until(lambda: not [pid for pid in pids if identity(pid)], 10)
     assert "the job has left the queue" in err
     assert queue(cluster) == []
+
+
+def test_srun_killed_in_an_allocation(any_cluster: Cluster) -> None:
+    """With all of srun's own processes, so that nobody else ends the step: its ranks do not run on, the step is cancelled and
+    seen to have ended; the allocation and another step in it stay."""
+    script = (
+        "srun -n1 --overlap sleep 109.5 & "
+        "safe-srun -n1 --overlap bash -c 'leaky.sh; exec sleep 103.9'; echo code $?; "
+        "squeue -hs -j $SLURM_JOB_ID -o %j; squeue -h -j $SLURM_JOB_ID -o %T; kill %1; wait"
+    )
+    child = any_cluster.popen(
+        ["salloc", "-Q", "-w", "n1", "-n2", "--overcommit", "bash", "-c", script], user="alice", stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+    def ranks() -> list[int]:
+        naps = [(pid, processes.arguments(pid)[1:]) for pid in any_cluster.processes("alice")]
+        return [pid for pid, nap in naps if nap == ["103.9"] or (nap[:1] and nap[0].startswith("110."))]
+
+    assert wait_until(lambda: len(ranks()) == 6, 20)
+    command = "leaky.sh; exec sleep 103.9"
+    found = [
+        pid
+        for pid in any_cluster.processes("alice")
+        if processes.program(pid) == "srun" and command in processes.arguments(pid)
+    ]
+    # Its own child first, which would give the step back. Not stopped: safe-srun would stop with srun.
+    assert len(found) == 2, found
+    for pid in sorted(found, key=lambda pid: processes.stat(pid).parent in found, reverse=True):
+        os.kill(pid, signal.SIGKILL)
+    out, err = child.communicate(timeout=60)
+    assert not ranks()
+    assert re.search(r"handwash: step \d+\.1: .*the step was cancelled and has ended", err), err
+    assert out.partition("code 137\n")[2] == "sleep\nRUNNING\n"
 
 
 def test_usr1_reaches_the_command_once(cluster: Cluster) -> None:

@@ -150,9 +150,7 @@ def test_a_job_that_stays_in_cg(cluster_pgid: Cluster, impatient: Path) -> None:
     assert f"5 processes ended; the job is still in the queue (COMPLETING): try `scancel {number}`" in said
     times = [float(line) for line in log.read_text().splitlines()]
     pauses = [later - earlier for earlier, later in zip(times, times[1:])]
-    assert len(times) <= 8 and times[-1] - times[0] > 2.5
-    # The last one is what was left of the patience.
-    assert all(later > earlier * 1.2 for earlier, later in zip(pauses[1:-1], pauses[2:-1])), pauses
+    assert len(times) <= 8 and times[-1] - times[0] > 2.5 and max(pauses) > 3 * min(pauses), pauses
     items = json.loads(cluster_pgid.run(["handwash", "sessions", "--json"], user="alice").stdout)["items"]
     assert (items[0]["job"], items[0]["outcome"]) == (number, "unconfirmed")
     assert cluster_pgid.wait_no_jobs()

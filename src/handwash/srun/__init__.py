@@ -64,7 +64,9 @@ def run_local(command: list[str], disabled: bool) -> int:
         return FAILED
     if disabled:
         from handwash.node.command import Command
+        from handwash.srun import entry
 
+        entry.give_back_signals()
         return Command(command, dict(os.environb)).execute()
     from handwash.srun import local
 

@@ -166,7 +166,8 @@ def wait_for(child: int, twin: Twin | None) -> int:
                     os.kill(os.getpid(), _signal.SIGSTOP)
         elif code == kernel.SI_KERNEL:
             # A terminal that closes hangs up its session leader alone (`ssh -t host safe-srun …`): plain srun would be that.
-            if leader and number == _signal.SIGHUP:
+            # So it would be with a timer that runs since before us.
+            if number == _signal.SIGALRM or (leader and number == _signal.SIGHUP):
                 pass_on(child, number)
         elif not (twin is not None and twin.had(number)):
             pass_on(child, number)

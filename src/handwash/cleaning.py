@@ -5,6 +5,7 @@ from __future__ import annotations
 from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.model import Gpu, Judged, Survey, Unknown
+from handwash.services import SHELLS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,6 +82,32 @@ def without_mps(seen: Survey, targets: tuple[Judged, ...]) -> Plan:
         tuple(one for one in targets if one.process.pid not in partners),
         tuple((one, "mps") for one in targets if one.process.pid in partners),
     )
+
+
+def restarted(
+    fresh: Iterable[Judged], ended: Iterable[Judged], now: Iterable[Judged], chain: Collection[int]
+) -> dict[int, Judged]:
+    """Of those that have appeared, the ones that an agent has started in place of what was ended: pid to the agent.
+
+    The same program of the same job again, below the same living parent. A parent that is asking, or a shell that somebody
+    sits at, is none: there a person has typed it anew. Neither is process 1, which is given everybody's orphans.
+    """
+    parents = {one.process.pid: one for one in now if one.process.pid not in chain and one.process.pid != 1}
+    was = {(one.process.ppid, one.process.name, one.process.job) for one in ended}
+    ending = {one.process.pid for one in ended}
+    found = {}
+    for one in fresh:
+        parent = parents.get(one.process.ppid)
+        if parent is None or parent.process.pid in ending or parent.process.uid != one.process.uid:
+            continue
+        if (one.process.ppid, one.process.name, one.process.job) in was and not _is_sat_at(parent):
+            found[one.process.pid] = parent
+    return found
+
+
+def _is_sat_at(one: Judged) -> bool:
+    """A shell that leads the session of a terminal."""
+    return one.process.name in SHELLS and one.process.terminal != 0 and one.process.pid == one.process.sid
 
 
 def mps_partners(seen: Survey, pids: Collection[int]) -> Mapping[int, tuple[int, ...]]:

@@ -50,13 +50,22 @@ def of_session(verdict: Verdict, session: str, jobs: tuple[str, ...]) -> tuple[J
     )
 
 
-def other_nodes(survey: Survey) -> tuple[str, ...]:
-    """The nodes of this shell's job that it is not on."""
+def components(survey: Survey) -> tuple[Job, ...]:
+    """The queue's rows of this shell's job: more than one for a heterogeneous job (`123+0`, `123+1`), each with its nodes."""
     if isinstance(survey.node, Unknown) or isinstance(survey.jobs, Unknown) or survey.node.job is None:
         return ()
-    number = survey.node.job
-    here = survey.node.host if survey.node.kind == "compute" else None
-    return tuple(node for job in survey.jobs if job.number == number for node in job.nodes if node != here)
+    own = next((job for job in survey.jobs if job.number == survey.node.job), None)
+    if own is None:
+        return ()
+    leader, plus, _offset = own.id.partition("+")
+    return tuple(job for job in survey.jobs if plus and job.id.startswith(f"{leader}+")) or (own,)
+
+
+def other_nodes(survey: Survey) -> tuple[str, ...]:
+    """The nodes of this shell's job that it is not on, those of a heterogeneous job's other components among them."""
+    here = survey.node.host if not isinstance(survey.node, Unknown) and survey.node.kind == "compute" else None
+    names = dict.fromkeys(node for job in components(survey) for node in job.nodes)
+    return tuple(node for node in names if node != here)
 
 
 def outlived_job(survey: Survey) -> str | None:

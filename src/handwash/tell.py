@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from handwash.limits import Excess
 
+# Names that fit into a line.
+_NAMED_NODES = 4
+
 
 def place(node: Union[Node, Unknown]) -> str:
     """One line: where this shell is."""
@@ -166,11 +169,18 @@ def outlived(job: str | None, stream: TextIO | None = None) -> None:
         render.say(sentence.format(job=render.harmless(job)), stream)
 
 
+def could_not_tell(unknown: tuple[str, ...], stream: TextIO | None = None) -> None:
+    """What could not be told, a line each."""
+    for why in unknown:
+        render.say("  " + render.harmless(why, 500), stream)
+
+
 def not_looked_at(nodes: tuple[str, ...], stream: TextIO | None = None) -> None:
-    """The other nodes of this job."""
+    """The other nodes of this job: one line, however many there are."""
     if nodes:
+        names = ", ".join(nodes if len(nodes) <= _NAMED_NODES else (*nodes[: _NAMED_NODES - 1], "…", nodes[-1]))
         sentence = _("Not looked at: {nodes}, of the same job. To look there: handwash clean --all-nodes --dry-run")
-        render.say(sentence.format(nodes=render.harmless(", ".join(nodes))), stream)
+        render.say(sentence.format(nodes=render.harmless(names)), stream)
 
 
 def job_hint(job: Job) -> str:

@@ -9,12 +9,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from handwash.model import Job
     from handwash.run import Result
 
 
-def steps_argv(job: str) -> list[str]:
-    """The steps of one job that run."""
-    return ["squeue", "--noheader", "--steps", "--jobs", job, "--format=%i"]
+def steps_argv(jobs: Sequence[str]) -> list[str]:
+    """The steps that run of one job, or of the components of one."""
+    return ["squeue", "--noheader", "--steps", "--jobs", ",".join(jobs), "--format=%i"]
 
 
 def parse_steps(result: Result, job: str) -> tuple[str, ...]:
@@ -32,12 +33,15 @@ def parse_steps(result: Result, job: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def beside_argv(job: str, node: str, command: Sequence[str]) -> list[str]:
+def beside_argv(job: Job, node: str, command: Sequence[str]) -> list[str]:
     """srun for one task on one node of the job, beside whatever runs there (--overlap: from 20.11 on).
 
-    It takes the job's GPUs as its own, else a control group would hide their device files from it.
+    It takes the job's GPUs as its own, else a control group would hide their device files from it. A component of a
+    heterogeneous job, `123+1`, is the leader's number and its place (srun(1), --het-group).
     """
-    words = ["--overlap", f"--jobid={job}", f"--nodelist={node}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
+    leader, plus, place = job.id.partition("+")
+    which = [f"--jobid={leader}", f"--het-group={place}"] if plus else [f"--jobid={job.number}"]
+    words = ["--overlap", *which, f"--nodelist={node}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
     return ["srun", "--quiet", "--input=none", "--job-name=handwash", *words, *command]
 
 

@@ -24,6 +24,18 @@ def unattended_jobs(survey: Survey, host: str = "") -> tuple[Job, ...]:
     )
 
 
+def batch_jobs(survey: Survey) -> tuple[str, ...]:
+    """The batch jobs that run, as scancel takes them: normal, but the only word on how to end one. This shell's own is none.
+
+    A heterogeneous job is one job to a person: its leader's number ends all of it (scancel(1)).
+    """
+    if isinstance(survey.jobs, Unknown):
+        return ()
+    here = {job.number for job in components(survey)}
+    running = (job for job in survey.jobs if job.interactive is False and job.state == "RUNNING")
+    return tuple(dict.fromkeys(job.id.partition("+")[0] for job in running if job.number not in here))
+
+
 def _is_attended_from(host: str, job: Job, survey: Survey) -> bool:
     """Its srun or salloc runs in the session that made it, or a shell that salloc gave is still there."""
     if isinstance(survey.processes, Unknown):

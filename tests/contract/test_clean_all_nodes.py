@@ -213,7 +213,7 @@ def test_a_pid_is_of_this_node_alone(world: Job) -> None:
 
 
 def test_the_other_nodes_speak_the_language_of_this_one(world: Job) -> None:
-    world.says("n2", f"echo \"$HANDWASH_LANG\" >{world.folder}/language; exit 1")
+    world.says("n2", f'echo "$HANDWASH_LANG" >{world.folder}/language; exit 1')
     world.run("clean", "--all-nodes", "--dry-run", env={"LANG": "zh_CN.UTF-8"})
     assert (world.folder / "language").read_text() == "zh_CN\n"
 
@@ -247,3 +247,62 @@ def test_any_answer_is_read_or_refused(code: int | None, told: Any, garbage: byt
             for item in [*answer.told["left"], *answer.told["held_back"], *answer.told.get("would_end", [])]:
                 assert isinstance(item["pid"], int) and re.match("", item["why"]) is not None
     assert isinstance(read_answer((code, whole, b"", True)), str)
+
+
+# Who looks at one node alone says so
+
+
+@pytest.mark.parametrize(
+    "words", [("banner",), ("leave", "exit"), ("leave", "eof"), ("check",), ("status",)], ids=" ".join
+)
+def test_nodes_that_nobody_looked_at_are_named(world: Job, words: tuple[str, ...]) -> None:
+    """In a salloc shell and inside the job, one line without a further question to the scheduler; else nothing."""
+    world.nodes("n1", "n2")
+    world.env["HANDWASH_ON_EXIT"] = "warn"
+    count = 'echo x >>"$HOME/questions"; '
+    world.script("squeue", f"{count}exec /bin/cat {world.folder}/answer")
+    line = "Not looked at: {nodes}, of the same job. To look there: handwash clean --all-nodes --dry-run"
+    for inside, nodes in (({}, "n1, n2"), ({"SLURMD_NODENAME": "n1"}, "n2")):
+        (world.home / "questions").write_text("")
+        _code, out, err = world.run(*words, env=inside)
+        assert (out + err).count("Not looked at") == 1 and line.format(nodes=nodes) in out + err
+        assert (world.home / "questions").read_text() == "x\n"
+    world.nodes("n1")
+    for more in ({"SLURMD_NODENAME": "n1"}, {"SLURM_JOB_ID": None}):
+        _code, out, err = world.run(*words, env=more)
+        assert "Not looked at" not in out + err
+    world.nodes(*(f"n{number}" for number in range(1, 100)))
+    _code, out, err = world.run(*words)
+    assert line.format(nodes="n1, n2, n3, …, n99") in out + err
+
+
+def test_nobody_is_there_to_read_it(world: Job) -> None:
+    code, out, err = world.run("leave", "hup")
+    assert (code, out, err) == (0, "", "")
+
+
+@pytest.mark.parametrize("inside", [{}, {"SLURMD_NODENAME": "n1"}], ids=["salloc shell", "first component"])
+def test_the_other_components_of_a_heterogeneous_job(world: Job, inside: dict[str, str]) -> None:
+    """Their nodes are this job's too; each is looked at through its component, and the steps of all of them count."""
+    rows = []
+    for place, node in enumerate(("n1", "n[2-3]")):
+        number = str(int(NUMBER) + place)
+        row = FIELDS.replace("123", number, 1).replace("120_3", f"{NUMBER}+{place}").replace("n1", node, 1)
+        rows.append(f"{row}bash\x1e\n")
+    (world.folder / "answer").write_text("".join(rows))
+    world.script(
+        "squeue",
+        f'case "$*" in *--steps*) echo "$*" >"$HOME/steps"; echo {NUMBER}+0.0 ;;'
+        f" *) exec /bin/cat {world.folder}/answer ;; esac",
+    )
+    wanted = ["n1", "n2", "n3"] if not inside else ["n2", "n3"]
+    _code, out, _err = world.run("check", env=inside)
+    assert f"Not looked at: {', '.join(wanted)}, of" in out
+    for node in wanted:
+        world.node(node, 0, {})
+    assert world.run("clean", "--all-nodes", "--session", SESSION, "--dry-run", env=inside)[0] == 0
+    asked = {line.partition("--nodelist=")[2].split()[0]: line for line in world.asked()}
+    assert sorted(asked) == wanted
+    for node, line in asked.items():
+        assert f"--jobid={NUMBER} --het-group={0 if node == 'n1' else 1} " in line
+    assert f"{NUMBER},{int(NUMBER) + 1}" in (world.home / "steps").read_text()

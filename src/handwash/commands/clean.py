@@ -41,6 +41,8 @@ class Options:
 
 def clean(settings: Config, options: Options) -> int:
     """0 nothing is left · 1 something is, or would have been ended (--dry-run), or the person said no · 3 could not tell."""
+    if options.session is not None:
+        options = _whole(options, options.session)
     seen = replace(survey.take(settings.deadline), living_steps=options.steps)
     other = elsewhere.ask(seen, settings, options.session) if options.all_nodes else None
     if other:
@@ -98,6 +100,13 @@ def clean(settings: Config, options: Options) -> int:
         if not options.named:
             _offer_jobs(settings, seen, options.yes)
     return _code(result, plan, unknown, other)
+
+
+def _whole(options: Options, session: str) -> Options:
+    """The session by its whole name, where it was asked for as tables show it."""
+    from handwash.commands import of_session
+
+    return replace(options, session=of_session.whole(session))
 
 
 def _plan(settings: Config, options: Options, seen: Survey, verdict: Verdict) -> cleaning.Plan:
@@ -229,12 +238,18 @@ def _tell_new(result: giveback.Done) -> None:
 
 
 def _offer_jobs(settings: Config, seen: Survey, yes: bool) -> None:
-    """Interactive jobs with GPUs that nobody is seen in: asked about one by one, cancelled never unasked."""
+    """Interactive jobs with GPUs that nobody is seen in: asked about one by one, cancelled never unasked.
+
+    Batch jobs run without anybody as they should: how to end one is a line, and no question.
+    """
     for job in remarks.unattended_jobs(seen, world.host()):
         if yes or not sys.stdin.isatty():
             render.say(tell.job_hint(job))
         elif _is_yes(tell_clean.job_question(job), sys.stdout):
             _cancel(settings, job.id, job.number)
+    batch = remarks.batch_jobs(seen)
+    if batch:
+        render.say(tell.batch_hint(batch))
 
 
 def _cancel(settings: Config, job: str, number: str) -> None:

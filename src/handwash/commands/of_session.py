@@ -70,5 +70,13 @@ def close(session: str, result: Done | None) -> None:
     history.close(found, "unconfirmed", killed=killed, receipt=sentence.format(count=count))
 
 
+def whole(session: str) -> str:
+    """The whole name of the one session on record that is called so, in full or with the beginning of its last part."""
+    if len(session) < len("0a0b0c") or _find(session) is not None:
+        return session
+    found = [one.id for one in history.load() if one.id.rpartition("-")[2].startswith(session)]
+    return found[0] if len(found) == 1 else session
+
+
 def _find(session: str) -> history.Session | None:
     return next((one for one in history.load() if one.id == session), None)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from handwash.model import Gpu, Job, Judged, Survey, Unknown, Verdict
+from handwash.model import Gpu, Job, Judged, Process, Survey, Unknown, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from handwash.schedulers.slurm_launchers import Step
+
+# By how much the clocks of the controller and of this host may differ.
+_SLACK_S = 5.0
 
 
 def unattended_jobs(survey: Survey, host: str = "") -> tuple[Job, ...]:
@@ -47,6 +56,35 @@ def _is_attended_from(host: str, job: Job, survey: Survey) -> bool:
         or (process.job == job.number and process.attributed_by == "allocation")
         for process in survey.processes
         if process.state not in ("Z", "X")
+    )
+
+
+def held_from(survey: Survey, host: str) -> tuple[Job, ...]:
+    """The running jobs that the person holds from `host`, this one: this shell's own, and those somebody here sits in."""
+    if isinstance(survey.jobs, Unknown):
+        return ()
+    own = components(survey)
+    there = (job for job in survey.jobs if job.interactive and _is_attended_from(host, job, survey))
+    return tuple(job for job in dict.fromkeys((*own, *there)) if job.state == "RUNNING")
+
+
+def without_srun(steps: Iterable[Step], processes: Iterable[Process], host: str) -> tuple[Step, ...]:
+    """Of steps that were listed before the processes of `host`, this one, those whose srun was here and is gone.
+
+    An srun on another host cannot be seen, so nothing is said of its step. Neither is anything said while an srun runs here
+    that belongs to no step on the list and is old enough to have started this one: in a container it tells the controller
+    a number of its own, and the child that outlives a killed srun ends the step by itself.
+    """
+    steps = tuple(steps)
+    alive = {process.pid: process for process in processes if process.state not in ("Z", "X")}
+    known = {step.pid for step in steps if step.host == host} & set(alive)
+    loose = [one for one in alive.values() if one.name == "srun" and one.pid not in known and one.ppid not in known]
+    return tuple(
+        step
+        for step in steps
+        if step.host == host
+        and step.pid not in alive
+        and not any(step.started is None or one.started < step.started + _SLACK_S for one in loose)
     )
 
 

@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
+    from handwash.schedulers.slurm_launchers import Step
+
 
 def plan(targets: tuple[Judged, ...], seen: Survey, now: float, stream: TextIO | None = None) -> None:
     """What is to be ended, a line for each crowd; then the GPUs that come free by it, or who stays on them."""
@@ -172,3 +174,15 @@ def job_question(job: Job) -> str:
     return sentence.format(
         job=harmless(job.id), name=harmless(job.name, 40), count=job.gpus, time=render.duration(job.elapsed_s)
     )
+
+
+def step_question(step: Step) -> str:
+    """Whether a step that has lost its srun is to be cancelled."""
+    sentence = _("Step {step} ({name}) runs on, but the srun that started it here is gone. Cancel it? [y/N] ")
+    return sentence.format(step=harmless(step.id), name=harmless(step.name, 40))
+
+
+def step_hint(step: Step) -> str:
+    """The same without anybody to ask."""
+    sentence = _("Step {step} ({name}) runs on, but the srun that started it here is gone. To end it: scancel {step}")
+    return sentence.format(step=harmless(step.id), name=harmless(step.name, 40))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from handwash import answers, cleaning, giveback, groups, judge, remarks, render, survey, tell, tell_clean, world
-from handwash.commands import elsewhere
+from handwash import answers, cleaning, giveback, groups, judge, render, survey, tell, tell_clean, world
+from handwash.commands import elsewhere, offers
 from handwash.commands.elsewhere import Elsewhere
 from handwash.config import Config
 from handwash.exits import Exit
@@ -98,7 +98,7 @@ def clean(settings: Config, options: Options) -> int:
             other.show_results(out)
         _tell_new(result)
         if not options.named:
-            _offer_jobs(settings, seen, options.yes)
+            _offer(settings, seen, options.yes)
     return _code(result, plan, unknown, other)
 
 
@@ -143,7 +143,7 @@ def _nothing(
             other.show_results(sys.stdout)
         _say_nothing(options, seen, verdict, plan, other)
         if not options.named and not options.dry_run:
-            _offer_jobs(settings, seen, options.yes)
+            _offer(settings, seen, options.yes)
     if plan.held_back or (other is not None and other.stays):
         return Exit.FOUND
     return Exit.UNKNOWN if unknown or (other is not None and other.unsure) else Exit.CLEAN
@@ -196,14 +196,7 @@ def _agreed(count: int, stream: TextIO) -> bool:
         render.warn(_("handwash: nobody is there to ask; to end without a question: handwash clean --yes"))
         return False
     question = ngettext("End this process? [y/N] ", "End these {count} processes? [y/N] ", count)
-    return _is_yes(question.format(count=count), stream)
-
-
-def _is_yes(question: str, stream: TextIO) -> bool:
-    stream.write(question)
-    stream.flush()
-    # The Chinese catalogue translates the question; both y and 是 agree.
-    return sys.stdin.readline().strip().lower()[:1] in ("y", "是")
+    return offers.is_yes(question.format(count=count), stream)
 
 
 def _may_ask_of_mps(options: Options, plan: cleaning.Plan) -> bool:
@@ -216,7 +209,7 @@ def _with_mps(options: Options, plan: cleaning.Plan, stream: TextIO) -> cleaning
         return plan
     clients = tuple(one for one, word in plan.held_back if word == "mps")
     question = ngettext("End the MPS client too? [y/N] ", "End the {count} MPS clients too? [y/N] ", len(clients))
-    if not _is_yes(question.format(count=len(clients)), stream):
+    if not offers.is_yes(question.format(count=len(clients)), stream):
         return plan
     rest = tuple((one, word) for one, word in plan.held_back if word != "mps")
     return cleaning.Plan((*plan.targets, *clients), rest)
@@ -237,39 +230,13 @@ def _tell_new(result: giveback.Done) -> None:
         tell.summary(Verdict("leftover", tuple(new), ()))
 
 
-def _offer_jobs(settings: Config, seen: Survey, yes: bool) -> None:
-    """Interactive jobs with GPUs that nobody is seen in: asked about one by one, cancelled never unasked.
-
-    Batch jobs run without anybody as they should: how to end one is a line, and no question.
-    """
-    for job in remarks.unattended_jobs(seen, world.host()):
-        if yes or not sys.stdin.isatty():
-            render.say(tell.job_hint(job))
-        elif _is_yes(tell_clean.job_question(job), sys.stdout):
-            _cancel(settings, job.id, job.number)
-    batch = remarks.batch_jobs(seen)
-    if batch:
-        render.say(tell.batch_hint(batch))
-
-
-def _cancel(settings: Config, job: str, number: str) -> None:
-    gone = giveback.cancel(number)
-    if gone:
-        render.say(_("Job {job} has left the queue.").format(job=harmless(job)))
-    elif gone is None:
-        render.say(_("Could not tell whether job {job} has left the queue: squeue -j {job}").format(job=harmless(job)))
-        return
-    else:
-        render.say(_("Job {job} is still in the queue: squeue -j {job}").format(job=harmless(job)))
-        return
-    # What did not run below the job's own steps outlives it.
-    seen = survey.take(settings.deadline)
-    verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
-    rest = tuple(one for one in verdict.leftovers if one.process.job == number)
-    if rest:
+def _offer(settings: Config, seen: Survey, yes: bool) -> None:
+    def end(seen: Survey, rest: tuple[Judged, ...]) -> None:
         tell_clean.plan(rest, seen, world.now())
         if _agreed(len(rest), sys.stdout):
             end_all(settings, seen, rest, sys.stdout)
+
+    offers.make(settings, seen, not yes and sys.stdin.isatty(), end)
 
 
 def _would(plan: cleaning.Plan, seen: Survey) -> dict[str, Any]:

@@ -89,17 +89,17 @@ def _cancel(settings: Config, name: str, job: str, step: str, end: Ending) -> No
     gone = giveback.cancel(job, step)
     if step:
         sentence = {
-            True: _("Step {name} has ended."),
-            False: _("Step {name} still runs: squeue -s {name}"),
-            None: _("Could not tell whether step {name} has ended: squeue -s {name}"),
+            True: _("Step {step} has ended."),
+            False: _("Step {step} still runs: squeue -s {step}"),
+            None: _("Could not tell whether step {step} has ended: squeue -s {step}"),
         }[gone]
     else:
         sentence = {
-            True: _("Job {name} has left the queue."),
-            False: _("Job {name} is still in the queue: squeue -j {name}"),
-            None: _("Could not tell whether job {name} has left the queue: squeue -j {name}"),
+            True: _("Job {job} has left the queue."),
+            False: _("Job {job} is still in the queue: squeue -j {job}"),
+            None: _("Could not tell whether job {job} has left the queue: squeue -j {job}"),
         }[gone]
-    render.say(sentence.format(name=harmless(name)))
+    render.say(sentence.format(job=harmless(name), step=harmless(name)))
     if not gone:
         return
     # What did not run below the job's own steps outlives it.

@@ -41,7 +41,7 @@ class Job(World):
         self.record = record(self)
         (folder / "nodes").mkdir()
         self.nodes("n2")
-        self.steps(f"echo {NUMBER}.0")
+        self.steps(f"echo STEPID {NUMBER}.0")
         # Its own words go to a file; the node's script gets handwash's.
         self.script(
             "srun",
@@ -147,7 +147,7 @@ def test_a_node_that_hangs(world: Job) -> None:
     assert time.monotonic() - begun < 25
 
 
-@pytest.mark.parametrize("steps", ["exit 1", "echo nonsense", "exec /bin/sleep 60"])
+@pytest.mark.parametrize("steps", ["exit 1", "exit 0", "echo 1.0", "echo STEPID nonsense", "exec /bin/sleep 60"])
 def test_the_living_steps_could_not_be_told(world: Job, steps: str) -> None:
     """Without them nothing could be told from another's step that lives: no node is asked, and each is named."""
     world.steps(steps)
@@ -292,7 +292,7 @@ def test_the_other_components_of_a_heterogeneous_job(world: Job, inside: dict[st
     (world.folder / "answer").write_text("".join(rows))
     world.script(
         "squeue",
-        f'case "$*" in *--steps*) echo "$*" >"$HOME/steps"; echo {NUMBER}+0.0 ;;'
+        f'case "$*" in *--steps*) echo "$*" >"$HOME/steps"; echo STEPID {NUMBER}+0.0 ;;'
         f" *) exec /bin/cat {world.folder}/answer ;; esac",
     )
     wanted = ["n1", "n2", "n3"] if not inside else ["n2", "n3"]

@@ -102,14 +102,14 @@ def test_its_job_is_still_in_the_queue(world: World, host: str) -> None:
         "squeue", f'case "$*" in *--steps*) /bin/cat {answers} ;; *) exec /bin/cat {world.folder}/answer ;; esac'
     )
     with sleeper(HANDWASH_SESSION=SESSION) as left:
-        answers.write_text("123.0\n123.batch\n")
+        answers.write_text("STEPID\n123.0\n123.batch\n")
         code, _out, err = world.run("clean", "--session", SESSION, "--yes")
         assert code == 1 and "scancel 123.0" in err and left.poll() is None
         world.script("squeue", f'case "$*" in *--steps*) exit 1 ;; *) exec /bin/cat {world.folder}/answer ;; esac')
         assert world.run("clean", "--session", SESSION, "--yes")[0] == 3 and left.poll() is None
         # The step is over, the allocation lives on: what is left of the session goes.
         world.script(
-            "squeue", f'case "$*" in *--steps*) echo 123.batch ;; *) exec /bin/cat {world.folder}/answer ;; esac'
+            "squeue", f'case "$*" in *--steps*) echo STEPID 123.batch ;; *) exec /bin/cat {world.folder}/answer ;; esac'
         )
         code, answer = world.json("clean", "--session", SESSION, "--yes")
         assert (code, answer["ended"]) == (0, [left.pid])

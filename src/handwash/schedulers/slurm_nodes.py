@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from handwash.model import Job
     from handwash.run import Result
 
+# squeue's name of the column (20.11 to 24.11).
+_HEADER = "STEPID"
+
 
 def steps_argv(jobs: Sequence[str]) -> list[str]:
-    """The steps that run of one job, or of the components of one."""
-    return ["squeue", "--noheader", "--steps", "--jobs", ",".join(jobs), "--format=%i"]
+    """The steps that run of one job, or of the components of one. With the header: an answer without one is no answer."""
+    return ["squeue", "--steps", "--jobs", ",".join(jobs), "--format=%i"]
 
 
 def parse_steps(result: Result, job: str) -> tuple[str, ...]:
@@ -24,8 +27,14 @@ def parse_steps(result: Result, job: str) -> tuple[str, ...]:
     if result.timed_out or result.code != 0 or words:
         said = words.splitlines()[0] if words else _("no reason given")
         raise CouldNotTell(_("The steps of job {job} could not be told: {said}").format(job=job, said=said))
+    rows = result.out.decode("utf-8", "replace").split()
     found = []
-    for line in result.out.decode("utf-8", "replace").split():
+    # What is on no step's list counts as left over: that of a wrapper around squeue that failed is not taken for one.
+    if rows[:1] != [_HEADER]:
+        raise CouldNotTell(
+            _("The steps of job {job} could not be told: {said}").format(job=job, said=_("no reason given"))
+        )
+    for line in rows[1:]:
         number, dot, step = line.partition(".")
         if not dot or not number[:1].isdigit():
             raise CouldNotTell(_("squeue printed a row that cannot be read."))

@@ -108,7 +108,7 @@ def short_command(command: str) -> str:
 def process_table(rows: tuple[Judged, ...], survey: Survey, now: float, stream: TextIO | None = None) -> None:
     """The processes with what a person needs to recognise them, and what becomes of each; a line for each crowd."""
     lines = groups.lines(rows)
-    # A column of dashes would only cost the others their width.
+    # A column of its own would cost the others their width, which a terminal of 80 does not have.
     with_session = any(group.first.process.session for group in lines)
     columns: list[tuple[str, Callable[[groups.Group], str]]] = [
         (_("PID"), _pid),
@@ -118,13 +118,10 @@ def process_table(rows: tuple[Judged, ...], survey: Survey, now: float, stream: 
         (_("GPU memory"), lambda group: _memory(group, survey)),
         (_("age"), lambda group: render.duration(now - group.first.process.started)),
         (_("CPU time"), lambda group: render.duration(sum(one.process.cpu_s for one in group.rows))),
-        (_("job"), lambda group: group.first.process.job or "-"),
-        (_("session"), lambda group: short_session(group.first.process.session or "-")),
+        (_("job, session") if with_session else _("job"), lambda group: _job(group, with_session)),
         (_("whose"), lambda group: whose(group.first.whose)),
         (_("if you leave"), lambda group: fate(group.first.fate)),
     ]
-    if not with_session:
-        del columns[8]
     render.table(
         [heading for heading, _cell in columns],
         [[cell(group) for _heading, cell in columns] for group in lines],
@@ -148,6 +145,11 @@ def _memory(group: groups.Group, survey: Survey) -> str:
     memory = [tell_gpus.gpu_memory(one, survey) for one in group.rows]
     known = [amount for amount in memory if amount is not None]
     return render.size(sum(known) if known else None)
+
+
+def _job(group: groups.Group, with_session: bool) -> str:
+    job = group.first.process.job or "-"
+    return f"{job} {short_session(group.first.process.session or '-')}" if with_session else job
 
 
 def short_session(session: str) -> str:

@@ -453,7 +453,7 @@ def test_columns_line_up(language: str, monkeypatch: pytest.MonkeyPatch) -> None
         assert found == {wanted}, (name, wanted, found)
 
 
-def test_the_session_has_a_column_where_there_is_one() -> None:
+def test_the_session_stands_beside_the_job_where_there_is_one() -> None:
     """Short, as `clean --session` takes it; a table without any session is no wider for it."""
     messages.choose("en")
     seen = a_survey(
@@ -466,8 +466,8 @@ def test_the_session_has_a_column_where_there_is_one() -> None:
         tell.process_table(some, seen, NOW, stream)
         tables.append(stream.getvalue().splitlines())
     (heading, first, second), (plain, alone) = tables
-    place = heading.index("session")
-    assert (first[place:].split()[0], second[place:].split()[0]) == ("-", "0a0b0c")
+    place = heading.index("job, session")
+    assert (first[place:].split()[:2], second[place:].split()[:2]) == (["-", "-"], ["-", "0a0b0c"])
     assert "session" not in plain and len(alone) < len(first) and "0a0b0c0d" not in second
     assert tell.short_session("x") == "x" and tell.short_session("0a0b0c-") == "0a0b0…"
 

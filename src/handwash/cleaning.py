@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from handwash.frozen import frozen
 from handwash.messages import _
-from handwash.model import Gpu, Judged, Survey, Unknown
+from handwash.model import Gpu, Judged, Process, Survey, Unknown
 from handwash.services import SHELLS
 
 TYPE_CHECKING = False
@@ -92,22 +92,29 @@ def restarted(
     The same program of the same job again, below the same living parent. A parent that is asking, or a shell that somebody
     sits at, is none: there a person has typed it anew. Neither is process 1, which is given everybody's orphans.
     """
-    parents = {one.process.pid: one for one in now if one.process.pid not in chain and one.process.pid != 1}
-    was = {(one.process.ppid, one.process.name, one.process.job) for one in ended}
     ending = {one.process.pid for one in ended}
-    found = {}
-    for one in fresh:
-        parent = parents.get(one.process.ppid)
-        if parent is None or parent.process.pid in ending or parent.process.uid != one.process.uid:
-            continue
-        if (one.process.ppid, one.process.name, one.process.job) in was and not _is_sat_at(parent):
-            found[one.process.pid] = parent
-    return found
+    parents = {one.process.pid: one for one in now if _may_be_agent(one.process, ending, chain)}
+    was = {(one.process.ppid, one.process.name, one.process.job) for one in ended}
+    return {
+        one.process.pid: parents[one.process.ppid]
+        for one in fresh
+        if one.process.ppid in parents
+        and parents[one.process.ppid].process.uid == one.process.uid
+        and (one.process.ppid, one.process.name, one.process.job) in was
+    }
 
 
-def _is_sat_at(one: Judged) -> bool:
-    """A shell that leads the session of a terminal."""
-    return one.process.name in SHELLS and one.process.terminal != 0 and one.process.pid == one.process.sid
+def has_agent(targets: Collection[Judged], seen: Survey) -> bool:
+    """Whether one of them has a parent of the person's own that stays and may start it anew."""
+    ending = {one.process.pid for one in targets}
+    parents = {one.process.ppid for one in targets}
+    processes = () if isinstance(seen.processes, Unknown) else seen.processes
+    return any(one.pid in parents and _may_be_agent(one, ending, seen.chain) for one in processes)
+
+
+def _may_be_agent(process: Process, ending: Collection[int], chain: Collection[int]) -> bool:
+    sat_at = process.name in SHELLS and process.terminal != 0 and process.pid == process.sid
+    return process.pid not in ending and process.pid not in chain and process.pid != 1 and not sat_at
 
 
 def mps_partners(seen: Survey, pids: Collection[int]) -> Mapping[int, tuple[int, ...]]:

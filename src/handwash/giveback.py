@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # How long the driver may take to give memory back after a process has gone.
 MEMORY_BACK_S = 3.0
+# Who looks after workers does so at intervals; torchrun at one of 0.1 s (torch/distributed/run.py, --monitor-interval).
+AGENT_S = 0.4
 # An agent that is being ended can start workers anew: so often they are looked for, and ended with it.
 ROUNDS = 5
 
@@ -57,13 +59,15 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_le
     turn = targets
     now: Union[tuple[Judged, ...], Unknown] = ()
     fresh: tuple[Judged, ...] = ()
-    for _round in range(ROUNDS):
+    for number in range(ROUNDS):
         met.update({(one.process.pid, one.process.start_ticks): one for one in turn})
         outcome = end.end(list(dict.fromkeys(map(_pair, turn))), settings.grace, world.uid())
         by_pid = {one.process.pid: one for one in turn}
         ended += [*outcome.ended, *outcome.gone]
         killed += outcome.killed
         left.update({pid: (by_pid[pid], why) for pid, why in outcome.left})
+        if number == 0 and cleaning.has_agent(targets, seen):
+            world.pause(AGENT_S)
         now = _now(settings, seen)
         if isinstance(now, Unknown):
             break

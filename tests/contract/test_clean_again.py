@@ -33,13 +33,21 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+# Looks after its worker every tenth of a second.
+SLOW = """
+import subprocess, sys, time
+while True:
+    worker = subprocess.Popen(["/bin/sleep", "100"])
+    while worker.poll() is None:
+        time.sleep(0.1)
+    time.sleep(0.1)
+"""
+
+
 @contextmanager
-def agent_with_worker() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def agent_with_worker(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     with subprocess.Popen(
-        [sys.executable, str(CROWD), "agent"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
+        [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
     ) as agent:
         try:
             until(lambda: children(agent.pid))
@@ -55,7 +63,7 @@ def agent_with_worker() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 def test_the_agent_of_a_named_worker(world: World) -> None:
     """It has started another: named with what to type, exit code 1, and not ended unasked; then asked for, it goes."""
-    with agent_with_worker() as (agent, worker):
+    with agent_with_worker(str(CROWD), "agent") as (agent, worker):
         code, out, err = world.run("clean", "--yes", str(worker))
         (new,) = children(agent.pid)
         assert code == 1 and not lives(worker) and new != worker, out + err
@@ -66,6 +74,15 @@ def test_the_agent_of_a_named_worker(world: World) -> None:
         assert code == 1 and answer["left"] == [{"pid": newer, "why": "restarted", "agent": agent.pid}]
         code, answer = world.json("clean", "--yes", str(agent.pid))
         assert code == 0 and agent.pid in answer["ended"] and newer in answer["ended"] and answer["left"] == []
+
+
+def test_an_agent_that_looks_after_its_workers_at_intervals(world: World) -> None:
+    """It has not noticed yet when the worker is gone; a moment later it has."""
+    with agent_with_worker("-c", SLOW) as (agent, worker):
+        until(lambda: Path(f"/proc/{worker}/comm").read_text() == "sleep\n")
+        code, answer = world.json("clean", "--yes", str(worker))
+        (new,) = children(agent.pid)
+        assert code == 1 and answer["left"] == [{"pid": new, "why": "restarted", "agent": agent.pid}]
 
 
 def test_a_program_that_starts_itself_again_each_time(world: World) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.test_judge import UID, process
+from tests.unit.test_judge import UID, process, survey
 
 from handwash import cleaning
-from handwash.model import Judged, Process
+from handwash.frozen import replace
+from handwash.model import Judged, Process, Unknown
 
 AGENT = 400
 CHAIN = (900, 800)
@@ -44,6 +45,24 @@ def test_who_has_started_it_anew(agent: dict[str, Any], new: dict[str, Any], fou
     assert cleaning.restarted([fresh], [ended, parent], now, CHAIN) == {}
     assert cleaning.restarted([fresh], [ended], now, (AGENT,)) == {}
     assert cleaning.restarted([fresh], [ended], now[1:], CHAIN) == {}
+
+
+@pytest.mark.parametrize(
+    ("agent", "chain", "may"),
+    [
+        ({}, CHAIN, True),
+        ({}, (AGENT,), False),
+        ({"name": "bash", "terminal": 34817, "sid": AGENT}, CHAIN, False),
+        ({"name": "bash"}, CHAIN, True),
+    ],
+)
+def test_whether_there_is_an_agent_to_wait_for(agent: dict[str, Any], chain: tuple[int, ...], may: bool) -> None:
+    parent, worker = process(AGENT, **{"name": "agent", **agent}), process(5000, ppid=AGENT)
+    seen = survey(processes=(parent, worker), chain=chain)
+    assert cleaning.has_agent([judged(worker)], seen) == may
+    assert not cleaning.has_agent([judged(worker), judged(parent)], seen)
+    assert not cleaning.has_agent([judged(process(5001))], seen)
+    assert not cleaning.has_agent([judged(worker)], replace(seen, processes=Unknown("why")))
 
 
 def test_orphans_are_nobody_s() -> None:

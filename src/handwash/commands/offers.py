@@ -59,8 +59,7 @@ def is_yes(question: str, stream: TextIO) -> bool:
 def _without_srun(settings: Config, seen: Survey) -> tuple[Step, ...]:
     """By two looks a moment apart; each at the steps first, so that none is newer than the processes."""
     jobs = [job.number for job in remarks.held_from(seen, world.host())][:_JOBS_ASKED]
-    # In a container other numbers mean the same processes.
-    if not jobs or not procfs.is_host_namespace():
+    if not jobs or not procfs.has_pids_of_host():
         return ()
     found = _look(settings, jobs)
     if found:
@@ -78,7 +77,8 @@ def _look(settings: Config, jobs: list[str]) -> tuple[Step, ...]:
         except run.CouldNotTell as reason:
             render.say(harmless(str(reason), 500))
         except OSError as error:
-            render.say(f"scontrol: {error.strerror}")
+            sentence = _("The steps of job {job} could not be told: {said}")
+            render.say(sentence.format(job=harmless(job), said=f"scontrol: {error.strerror}"))
     if not any(step.host == world.host() for step in steps):
         return ()
     now = survey.take(settings.deadline, only=("processes",)).processes

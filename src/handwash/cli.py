@@ -94,13 +94,16 @@ def _main(argv: list[str]) -> int:
 
 
 def _dispatch(settings: config.Config, command: str, argv: list[str]) -> int:
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
     command = options.command or command  # `handwash --json check`
     if command in ("status", "where", "check"):
         from handwash.commands import looks
 
         return getattr(looks, command)(settings, options.json)  # type: ignore[no-any-return]
     if command == "clean":
+        if options.all_nodes and options.pids:
+            parser.error(_("a PID names a process of this node: it does not go with --all-nodes"))
         from handwash.commands import clean
 
         asked = clean.Options(

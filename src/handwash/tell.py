@@ -10,9 +10,14 @@ from handwash.model import Job, Judged, Node, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TextIO, Union
 
     from handwash.limits import Excess
+
+# Names that fit into a line.
+_NAMED_NODES = 4
+_NAMED_JOBS = 10
 
 
 def place(node: Union[Node, Unknown]) -> str:
@@ -68,13 +73,15 @@ def job_line(job: Job) -> str:
     return ", ".join(parts)
 
 
-def three_looks(survey: Survey, verdict: Verdict, stream: TextIO | None = None) -> None:
-    """The triple check, a block per look: the queue, the GPUs, the processes."""
+def three_looks(survey: Survey, verdict: Verdict, stream: TextIO | None = None, batch: tuple[str, ...] = ()) -> None:
+    """The triple check, a block per look: the queue, the GPUs, the processes. `batch`: jobs of which it says how to end one."""
     jobs: list[str]
     if isinstance(survey.jobs, Unknown):
         jobs = [_("could not tell: {why}").format(why=render.harmless(survey.jobs.why, 500))]
     else:
         jobs = [job_line(job) for job in survey.jobs] or [_("none")]
+    if batch:
+        jobs.append(batch_hint(batch))
     gpus = tell_gpus.gpu_lines(survey)
     if isinstance(survey.processes, Unknown):
         processes = [_("could not tell: {why}").format(why=render.harmless(survey.processes.why, 500))]
@@ -100,43 +107,54 @@ def short_command(command: str) -> str:
 
 def process_table(rows: tuple[Judged, ...], survey: Survey, now: float, stream: TextIO | None = None) -> None:
     """The processes with what a person needs to recognise them, and what becomes of each; a line for each crowd."""
+    lines = groups.lines(rows)
+    # A column of its own would cost the others their width, which a terminal of 80 does not have.
+    with_session = any(group.first.process.session for group in lines)
+    columns: list[tuple[str, Callable[[groups.Group], str]]] = [
+        (_("PID"), _pid),
+        (_("user"), lambda group: group.first.process.user),
+        (_("command"), _command),
+        (_("GPU"), lambda group: ",".join(str(index) for index in group.gpus) or "-"),
+        (_("GPU memory"), lambda group: _memory(group, survey)),
+        (_("age"), lambda group: render.duration(now - group.first.process.started)),
+        (_("CPU time"), lambda group: render.duration(sum(one.process.cpu_s for one in group.rows))),
+        (_("job, session") if with_session else _("job"), lambda group: _job(group, with_session)),
+        (_("whose"), lambda group: whose(group.first.whose)),
+        (_("if you leave"), lambda group: fate(group.first.fate)),
+    ]
     render.table(
-        [
-            _("PID"),
-            _("user"),
-            _("command"),
-            _("GPU"),
-            _("GPU memory"),
-            _("age"),
-            _("CPU time"),
-            _("job"),
-            _("whose"),
-            _("if you leave"),
-        ],
-        [_row(group, survey, now) for group in groups.lines(rows)],
+        [heading for heading, _cell in columns],
+        [[cell(group) for _heading, cell in columns] for group in lines],
         stream,
         numeric="0456",
     )
 
 
-def _row(group: groups.Group, survey: Survey, now: float) -> tuple[str, ...]:
-    first = group.first.process
-    count = len(group.rows)
+def _pid(group: groups.Group) -> str:
+    pid = str(group.first.process.pid)
+    return pid if len(group.rows) == 1 else f"{pid} …"
+
+
+def _command(group: groups.Group) -> str:
+    first, count = group.first.process, len(group.rows)
     command = render.harmless(short_command(first.command) if count == 1 else first.name, 48)
+    return command if count == 1 else f"{count} × {command}"
+
+
+def _memory(group: groups.Group, survey: Survey) -> str:
     memory = [tell_gpus.gpu_memory(one, survey) for one in group.rows]
     known = [amount for amount in memory if amount is not None]
-    return (
-        str(first.pid) if count == 1 else f"{first.pid} …",
-        first.user,
-        command if count == 1 else f"{count} × {command}",
-        ",".join(str(index) for index in group.gpus) or "-",
-        render.size(sum(known) if known else None),
-        render.duration(now - first.started),
-        render.duration(sum(one.process.cpu_s for one in group.rows)),
-        first.job or "-",
-        whose(group.first.whose),
-        fate(group.first.fate),
-    )
+    return render.size(sum(known) if known else None)
+
+
+def _job(group: groups.Group, with_session: bool) -> str:
+    job = group.first.process.job or "-"
+    return f"{job} {short_session(group.first.process.session or '-')}" if with_session else job
+
+
+def short_session(session: str) -> str:
+    """`20260101-101500-0a0b0c0d0e0f` as `0a0b0c`, which `handwash clean --session` takes too: the age tells the time."""
+    return render.harmless(session.rpartition("-")[2][:6] or session, 6)
 
 
 def over_limits(excesses: tuple[Excess, ...], stream: TextIO | None = None) -> None:
@@ -166,17 +184,32 @@ def outlived(job: str | None, stream: TextIO | None = None) -> None:
         render.say(sentence.format(job=render.harmless(job)), stream)
 
 
+def could_not_tell(unknown: tuple[str, ...], stream: TextIO | None = None) -> None:
+    """What could not be told, a line each."""
+    for why in unknown:
+        render.say("  " + render.harmless(why, 500), stream)
+
+
 def not_looked_at(nodes: tuple[str, ...], stream: TextIO | None = None) -> None:
-    """The other nodes of this job."""
+    """The other nodes of this job: one line, however many there are."""
     if nodes:
+        names = ", ".join(nodes if len(nodes) <= _NAMED_NODES else (*nodes[: _NAMED_NODES - 1], "…", nodes[-1]))
         sentence = _("Not looked at: {nodes}, of the same job. To look there: handwash clean --all-nodes --dry-run")
-        render.say(sentence.format(nodes=render.harmless(", ".join(nodes))), stream)
+        render.say(sentence.format(nodes=render.harmless(names)), stream)
 
 
 def job_hint(job: Job) -> str:
     """An interactive job with GPUs that may have nobody in it."""
     sentence = _("Job {job} is interactive and still runs. If nobody works in it, end it with: scancel {job}")
     return sentence.format(job=render.harmless(job.id))
+
+
+def batch_hint(jobs: tuple[str, ...]) -> str:
+    """How to end a batch job: one line for all of them, and never one that ends them all when it is copied."""
+    names = render.harmless(", ".join(jobs if len(jobs) <= _NAMED_JOBS else (*jobs[: _NAMED_JOBS - 1], "…")))
+    if len(jobs) == 1:
+        return _("To end batch job {job} if you no longer want it: scancel {job}").format(job=names)
+    return _("To end a batch job that you no longer want ({jobs}): scancel JOB").format(jobs=names)
 
 
 def summary(verdict: Verdict, stream: TextIO | None = None) -> None:

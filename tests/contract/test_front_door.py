@@ -185,6 +185,31 @@ def test_check_could_not_tell(world: World) -> None:
     assert code == 3 and "\\x1b[31mred" in out and "\x1b" not in out + err
 
 
+@pytest.mark.parametrize("count", [1, 3, 30])
+@pytest.mark.parametrize("command", ["status", "clean"])
+def test_how_to_end_a_batch_job(world: World, command: str, count: int) -> None:
+    """One line however many there are, none that ends them all when it is copied; running is no finding."""
+    batch = FIELDS.replace("\x1f0\x1f", "\x1f1\x1f", 1)
+    rows = [batch.replace("123\x1f120_3", f"{700 + number}\x1f{700 + number}") for number in range(count)]
+    answer = world.folder / "answer"
+    answer.write_text("".join(f"{row}train\x1e\n" for row in rows))
+    world.script("squeue", f"exec /bin/cat {answer}")
+    code, out, _err = world.run(command)
+    (line,) = [line for line in out.splitlines() if "scancel" in line]
+    assert line.endswith("scancel 700" if count == 1 else "scancel JOB") and "700" in line and len(line) < 120
+    assert ("702" in line) == (count >= 3) and ("729" in line) is False
+    # Whoever runs the tests may have something here.
+    assert code == 0 or "left over" in out
+    assert "scancel" not in world.run("check")[1] and "scancel" not in world.run("banner")[2]
+    assert "scancel" not in world.run("clean", "--dry-run")[1]
+    # Interactive, waiting, or the one that this shell is in.
+    for other in (batch.replace("RUNNING", "PENDING"), FIELDS):
+        answer.write_text(f"{other}train\x1e\n")
+        assert "scancel JOB" not in world.run(command)[1] and "batch job" not in world.run(command)[1]
+    answer.write_text(f"{batch}train\x1e\n")
+    assert "batch job" not in world.run(command, env={"SLURM_JOB_ID": "123"})[1]
+
+
 def test_clean_with_nothing_to_do(world: World) -> None:
     """`clean --json --dry-run` and `clean --json` where nothing is left over."""
     for words in (["clean"], ["clean", "--dry-run"], ["clean", "--yes"]):

@@ -24,6 +24,7 @@ from handwash.commands import leave
 from handwash.frozen import replace
 from handwash.giveback import Done
 from handwash.model import Gpu, GpuUse, Holder, Job, Node, Process, Site, Survey, Unknown, Verdict, Visibility
+from handwash.schedulers.slurm_launchers import Step
 from handwash.srun import receipt
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -387,8 +388,10 @@ def test_the_question_and_the_report_are_chinese(capsys: pytest.CaptureFixture[s
     reasons = ("uninterruptible (x)", "other-user", "itself", "still", "restarted")
     (first, *_others) = judge.judge(seen, 1000, NOW).judged
     memory = tuple(Returned(index, 8 * GIB, 0, back) for index, back in enumerate((True, False, None)))
-    done = Done((101,), (101,), tuple((first, why) for why in reasons), memory, seen)
+    done = Done((101,), (101,), tuple((first, why) for why in reasons), memory, seen, unchecked="……")
     tell_clean.done(done, seen)
+    for agent in (first, replace(first, whose="service")):
+        tell_clean.done(replace(done, left=((first, "restarted"),), agents=((101, agent),)), seen)
     tell_clean.plan((first,) * 5, seen, NOW)
     tell_clean.held_back(((first, "mps"), (first, "service")), seen)
     excesses = tuple(limits.Excess(kind, 9, 1, (first.process,)) for kind in ("cores", "memory", "threads", "gpu"))
@@ -396,6 +399,10 @@ def test_the_question_and_the_report_are_chinese(capsys: pytest.CaptureFixture[s
     tell.outlived("7")
     tell.not_looked_at(("n2",))
     print(tell_clean.job_question(JOBS[0]), tell.job_hint(JOBS[0]))
+    step = Step("7", "0", "bash", "vm", 1, None)
+    print(
+        tell_clean.step_question(step), tell_clean.step_hint(step), tell.batch_hint(("7",)), tell.batch_hint(("7", "8"))
+    )
     said = capsys.readouterr()
     assert said.err and said.out
     assert english_in(said.out + said.err) == []
@@ -444,6 +451,25 @@ def test_columns_line_up(language: str, monkeypatch: pytest.MonkeyPatch) -> None
         wanted = offset(heading, name)
         found = {offset(row, text(one)) for row, one in zip(rows, verdict.judged)}
         assert found == {wanted}, (name, wanted, found)
+
+
+def test_the_session_stands_beside_the_job_where_there_is_one() -> None:
+    """Short, as `clean --session` takes it; a table without any session is no wider for it."""
+    messages.choose("en")
+    seen = a_survey(
+        processes=(a_process(101, "train.py"), a_process(102, "eval.py", session="20260101-000000-0a0b0c0d0e0f"))
+    )
+    rows = judge.judge(seen, 1000, NOW).judged
+    tables = []
+    for some in (rows, rows[:1]):
+        stream = io.StringIO()
+        tell.process_table(some, seen, NOW, stream)
+        tables.append(stream.getvalue().splitlines())
+    (heading, first, second), (plain, alone) = tables
+    place = heading.index("job, session")
+    assert (first[place:].split()[:2], second[place:].split()[:2]) == (["-", "-"], ["-", "0a0b0c"])
+    assert "session" not in plain and len(alone) < len(first) and "0a0b0c0d" not in second
+    assert tell.short_session("x") == "x" and tell.short_session("0a0b0c-") == "0a0b0…"
 
 
 @pytest.mark.parametrize("language", ["en", "zh_CN"])

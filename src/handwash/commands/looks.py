@@ -47,7 +47,7 @@ def _look(settings: Config, as_json: bool, with_others: bool) -> int:
         return _CODES[verdict.verdict]
     render.say(tell.place(seen.node))
     tell.outlived(remarks.outlived_job(seen))
-    tell.three_looks(seen, verdict)
+    tell.three_looks(seen, verdict, batch=remarks.batch_jobs(seen) if with_others else ())
     rows = shown(verdict, with_others)
     if rows:
         tell.process_table(rows, seen, now)

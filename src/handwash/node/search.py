@@ -58,7 +58,7 @@ class Search:
         self.complete = calm >= CALM_LOOKS
 
     def look(self) -> tuple[list[tuple[int, int]], bool]:
-        """What is left: seen or below that, with the cookie, with the mark. False where this look is not the last word: somebody
+        """What is left: seen or below that, with the cookie, with the mark. False where that is not the last word: somebody
         ended while it went on and may have started another one, or just lost the parent that tells whose it is."""
         found = {pair for pair in self.seen if identity.same(*pair) is not None}
         found.update(tree.descendants(*(pid for pid, _began in found)))

@@ -21,7 +21,7 @@ if \test "${__handwash_reading-}" != "$$"; then
   # `bash -ic WORDS` has `i` in $- too.
   \test -z "${BASH_EXECUTION_STRING+set}" || \return 0
   \test -t 0 && \test -t 2 || \return 0
-  case ${HANDWASH_DISABLE:-0} in 0) ;; *) \return 0 ;; esac
+  case ${HANDWASH_DISABLE:-0} in 0 | false | no) ;; *) \return 0 ;; esac
   # VS Code starts `bash -ilc` or an interactive shell to read the environment, and waits ten seconds for it.
   \test -z "${VSCODE_RESOLVING_ENVIRONMENT-}" || \return 0
   case ${TERM:-dumb} in dumb) \return 0 ;; esac
@@ -187,7 +187,7 @@ function __handwash_text {
 
 # __handwash_off: is handwash switched off in this shell by now?
 function __handwash_off {
-  case ${HANDWASH_DISABLE:-0} in 0) \builtin return 1 ;; esac
+  case ${HANDWASH_DISABLE:-0} in 0 | false | no) \builtin return 1 ;; esac
   \builtin return 0
 }
 

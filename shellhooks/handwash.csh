@@ -24,7 +24,8 @@ if ("$argv" == "__handwash_leave exit" || "$argv" == "__handwash_leave logout") 
     if ("$HANDWASH_ON_EXIT" == off) goto __handwash_end
   endif
   if ($?HANDWASH_DISABLE) then
-    if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0) goto __handwash_end
+    if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0 && "$HANDWASH_DISABLE" != false && "$HANDWASH_DISABLE" != no) \
+      goto __handwash_end
   endif
   # The second attempt in a row leaves: within a minute, since tcsh tells no number of the line. The clock is the moment
   # of the last input from the terminal.
@@ -133,7 +134,8 @@ endif
 if (! -e /proc/self/fd/15 || ! -e /proc/self/fd/16 || ! -e /proc/self/fd/18) goto __handwash_end
 if (-I /proc/self/fd/15 != -I /proc/self/fd/16 || -I /proc/self/fd/15 != -I /proc/self/fd/18) goto __handwash_end
 if ($?HANDWASH_DISABLE) then
-  if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0) goto __handwash_end
+  if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0 && "$HANDWASH_DISABLE" != false && "$HANDWASH_DISABLE" != no) \
+    goto __handwash_end
 endif
 # VS Code starts an interactive shell to read the environment, and waits ten seconds for it.
 if ($?VSCODE_RESOLVING_ENVIRONMENT) goto __handwash_end
@@ -265,7 +267,8 @@ if ($?HANDWASH_ON_EXIT) then
   if ("$HANDWASH_ON_EXIT" == off) set __handwash_exit = :
 endif
 if ($?HANDWASH_DISABLE) then
-  if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0) set __handwash_exit = :
+  if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0 && "$HANDWASH_DISABLE" != false && "$HANDWASH_DISABLE" != no) \
+    set __handwash_exit = :
 endif
 set __handwash_words = (leave eof) __handwash_patience = 3600
 # The name of a terminal that is gone is gone too.

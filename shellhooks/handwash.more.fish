@@ -16,7 +16,7 @@ function __handwash_for_a_person
 end
 # Succeeds if handwash is switched off in this shell by now.
 function __handwash_off
-    test "$HANDWASH_ON_EXIT" = off; or not contains -- "$HANDWASH_DISABLE" '' 0
+    test "$HANDWASH_ON_EXIT" = off; or not contains -- "$HANDWASH_DISABLE" '' 0 false no
 end
 
 # --- gate -------------------------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ function __handwash_text {
 
 # __handwash_off: is handwash switched off in this shell by now?
 function __handwash_off {
-  [[ ${HANDWASH_DISABLE:-0} != 0 || ${HANDWASH_ON_EXIT-} == off ]]
+  [[ ${HANDWASH_DISABLE:-0} != (0|false|no) || ${HANDWASH_ON_EXIT-} == off ]]
 }
 
 # __handwash_run PATIENCE WORDS…: runs `handwash WORDS…`; 127 and silence if it is no longer there.

@@ -25,7 +25,7 @@ case $- in *c* | *r*) \return 0 ;; esac
 case $- in *i*) ;; *) \return 0 ;; esac
 case $- in *s*) ;; *) \return 0 ;; esac
 \command test -t 0 && \command test -t 2 || \return 0
-case ${HANDWASH_DISABLE:-0} in 0) ;; *) \return 0 ;; esac
+case ${HANDWASH_DISABLE:-0} in 0 | false | no) ;; *) \return 0 ;; esac
 # VS Code starts an interactive shell to read the environment, and waits ten seconds for it.
 \command test -z "${VSCODE_RESOLVING_ENVIRONMENT-}" || \return 0
 case ${TERM:-dumb} in dumb) \return 0 ;; esac
@@ -82,7 +82,7 @@ __handwash_export() {
 # __handwash_off: is handwash switched off in this shell by now?
 __handwash_off() {
   \command test "${HANDWASH_ON_EXIT-}" != off || \return 0
-  case ${HANDWASH_DISABLE:-0} in 0) \return 1 ;; esac
+  case ${HANDWASH_DISABLE:-0} in 0 | false | no) \return 1 ;; esac
   \return 0
 }
 

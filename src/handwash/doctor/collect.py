@@ -131,8 +131,7 @@ def _set_up(settings: Config) -> dict[str, Any]:
         "terminal": os.isatty(0) or _has_terminal(),
         "blocks": blocks,
         "shown": bool(world.env.get("HANDWASH_SHOWN")),
-        "disabled": "HANDWASH_DISABLE" if world.env.get("HANDWASH_DISABLE", "0") != "0" else
-        "handwash.toml" if settings.disable else None,
+        "disabled": "HANDWASH_DISABLE" if world.disabled() else "handwash.toml" if settings.disable else None,
         "banner_off": settings.banner == "off",
         "exit_lines": list(exit_lines(_start_up_files(home, row.files(home) if row else ()))),
         "interpreter": interpreter,

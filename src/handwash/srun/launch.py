@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import config, node, siteinfo, world
+from handwash import node, siteinfo, world
 from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.node import kernel
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Sequence
 
+    from handwash.config import Config
     from handwash.srun import keeper, record
     from handwash.srun.arguments import CommandLine, Component
     from handwash.srun.bcast import Broadcast, Copy
@@ -180,9 +181,8 @@ def pass_on(child: int, number: int) -> None:
         pass
 
 
-def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
+def supervise(line: CommandLine, way: Way, srun: str, label: str, settings: Config) -> int:
     """Runs it all; does not return, but ends as srun ended."""
-    settings = config.load()
     where = sessions.make()
     session = sessions.new_id()
     pipe = Pipe()

@@ -304,6 +304,7 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
     main.finish(outcome, words)
     if outcome != "clean" or not line.has("quiet"):
         receipt.say(said)
+    receipt.say_to_send([row for word in words for row in word.stuck], "+".join(report.jobs))
     if done.answer.word == GONE:
         # For the next time, and once a day: the controller has just answered squeue.
         siteinfo.ask(timeout=1)

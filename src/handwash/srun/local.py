@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from handwash import world
 from handwash.messages import _
 from handwash.node import kernel, supervisor
 from handwash.node.chain import Chain, join
@@ -54,3 +55,5 @@ def close(session: str, where: str, main: record.Main, ending: supervisor.Ending
     main.finish(outcome, words)
     history.prune()
     receipt.say(said)
+    told = [row for word in words for row in word.stuck]
+    receipt.say_to_send(told or [(world.host(), pid, "", why) for pid, why in ending.left])

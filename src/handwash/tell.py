@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 
-from handwash import groups, render, tell_gpus
+from handwash import groups, render, services, tell_gpus
 from handwash.messages import _, ngettext
-from handwash.model import Job, Judged, Node, Survey, Unknown, Verdict
+from handwash.model import Job, Judged, Node, Process, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO, Union
 
     from handwash.limits import Excess
+
+
+# Of more parents of defunct processes than these the rest is left out.
+_MOST_PARENTS = 3
 
 
 def place(node: Union[Node, Unknown]) -> str:
@@ -79,17 +83,34 @@ def three_looks(survey: Survey, verdict: Verdict, stream: TextIO | None = None) 
     if isinstance(survey.processes, Unknown):
         processes = [_("could not tell: {why}").format(why=render.harmless(survey.processes.why, 500))]
     else:
-        left, own = len(verdict.leftovers), sum(1 for one in verdict.judged if one.whose != "other-user")
-        processes = [
-            _("{own} of yours here, {left} left over").format(left=left, own=own)
-            if own
-            else _("none of yours besides this shell")
-        ]
+        processes = [_own_processes(survey.processes, verdict)]
     headings = [_("jobs"), _("GPUs"), _("processes")]
     cells = max(render.width(heading) for heading in headings) + 2
     for heading, lines in zip(headings, (jobs, gpus, processes)):
         for number, line in enumerate(lines):
             render.say("  " + render.pad(heading if number == 0 else "", cells) + line, stream)
+
+
+def _own_processes(processes: tuple[Process, ...], verdict: Verdict) -> str:
+    """How many of one's own are here and left over, and how many are only names of what has ended, for which parents."""
+    own = [one.process for one in verdict.judged if one.whose != "other-user"]
+    left = len(verdict.leftovers)
+    if not own:
+        return _("none of yours besides this shell")
+    by_parent = [one.ppid for one in own if one.state in ("Z", "X")]
+    if not by_parent:
+        return _("{own} of yours here, {left} left over").format(own=len(own), left=left)
+    names = {one.pid: render.harmless(one.name, 30) for one in processes}
+    # Those with the most first: the parent is what is wrong.
+    parents = sorted(set(by_parent), key=lambda pid: (-by_parent.count(pid), pid))
+    named = [f"{pid} {names.get(pid, '')}".strip() for pid in parents[:_MOST_PARENTS]]
+    sentence = ngettext(
+        "{own} of yours here, {left} left over; {count} of them is defunct and holds no GPU (parent: {parents})",
+        "{own} of yours here, {left} left over; {count} of them are defunct and hold no GPU (parent: {parents})",
+        len(by_parent),
+    )
+    parents_text = ", ".join(named + ["…"] * (len(parents) > _MOST_PARENTS))
+    return sentence.format(own=len(own), left=left, count=len(by_parent), parents=parents_text)
 
 
 def short_command(command: str) -> str:
@@ -123,6 +144,8 @@ def _row(group: groups.Group, survey: Survey, now: float) -> tuple[str, ...]:
     first = group.first.process
     count = len(group.rows)
     command = render.harmless(short_command(first.command) if count == 1 else first.name, 48)
+    if services.is_kernel(first):
+        command += " " + _("(a notebook's kernel)")
     memory = [tell_gpus.gpu_memory(one, survey) for one in group.rows]
     known = [amount for amount in memory if amount is not None]
     return (

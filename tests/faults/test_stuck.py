@@ -18,7 +18,8 @@ HANDWASH = [sys.executable, "-I", "-S", str(MAIN)]
 @pytest.mark.skipif(not outside.can_move(), reason="no freezer of cgroup v1")
 def test_it_is_named(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "PATH": str(tmp_path), "LANG": "C.UTF-8", "HANDWASH_GRACE": "0.2"}
-    script = 'trap "" TERM; /bin/sleep 300 & echo $! >"$HOME/new"; /bin/mv "$HOME/new" "$HOME/pid"; read line; exit 5'
+    sleeper = "/bin/sleep 300 </dev/null >/dev/null 2>&1"
+    script = f'trap "" TERM; {sleeper} & echo $! >"$HOME/new"; /bin/mv "$HOME/new" "$HOME/pid"; read line; exit 5'
     with outside.Cgroup(f"handwash-stuck-{os.getpid()}") as cgroup:
         child = subprocess.Popen(
             [*HANDWASH, "safe-srun", "--local", "/bin/sh", "-c", script],

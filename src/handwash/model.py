@@ -31,7 +31,8 @@ class Unknown:
 class Node:
     """Where the asking shell is. `kind`: login, compute, allocation-shell, workstation. `job`: the job the shell is in.
 
-    `gpus`: the indices on this node of the GPUs that the job holds, as far as Slurm names them.
+    `gpus`: the indices on this node of the GPUs that the job holds, as far as Slurm names them. `held`: how many it holds in
+    all, by the queue; None where that is not known.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Node:
     container: bool
     why: tuple[str, ...]
     gpus: tuple[int, ...] = ()
+    held: int | None = None
 
 
 @frozen

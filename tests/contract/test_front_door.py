@@ -147,6 +147,20 @@ def test_where(world: World) -> None:
     assert (code, answer["kind"], answer["job"]) == (0, "login", None) and answer["why"]
 
 
+def test_the_shell_of_an_allocation(world: World) -> None:
+    """How many GPUs are held, and that this shell is not on them; where the queue is silent, no number is made up."""
+    world.jobs()
+    env = {"SLURM_JOB_ID": "123"}
+    said = "you hold 2 GPUs in job 123, but this shell is on the login node"
+    for command in ("where", "check", "status", "banner"):
+        _code, out, err = world.run(command, env=env)
+        assert said in out + err, command
+    findings = world.json("doctor", env=env)[1]["findings"]
+    assert [one["what"] for one in findings if said[4:] in one["what"]], findings
+    world.script("squeue", "exit 1")
+    assert "shell of your allocation 123" in world.run("where", env=env)[1]
+
+
 def test_where_could_not_tell(world: World) -> None:
     """A slurm.conf on a file server that hangs: null with the reason; the host's name is there all the same."""
     (world.folder / "slurm.conf").unlink()

@@ -354,9 +354,9 @@ def told(seen: Survey) -> tuple[str, Verdict]:
 @pytest.mark.parametrize("kind", ["login", "compute", "allocation-shell", "workstation"])
 def test_what_is_told_is_chinese(kind: str, proctrack: str | None) -> None:
     messages.choose("zh_CN")
-    node = Node(kind, "n1", "7" if kind in ("compute", "allocation-shell") else None, False, ())
-    text, _verdict = told(a_survey(node=node, site=Site(proctrack)))
-    assert english_in(text) == []
+    job = "7" if kind in ("compute", "allocation-shell") else None
+    text, _verdict = told(a_survey(node=Node(kind, "n1", job, False, (), held=1), site=Site(proctrack)))
+    assert english_in(text + tell.place(Node(kind, "n1", job, False, ()))) == []
     assert "GPU-hours" not in text and "卡时" in text
 
 

@@ -84,10 +84,18 @@ def _place(evidence: Evidence) -> Iterator[Finding]:
         what = _("This is a login node: it is for editing and submitting, its GPUs are on the compute nodes.")
         yield Finding("login-node", NOTICE, what, why, _get_one(evidence))
     elif node.kind == "allocation-shell":
-        what = _(
-            "You hold job {job}, but this shell is still on the login node: programs see its GPUs only through srun."
-        )
-        yield Finding("allocation-shell", NOTICE, what.format(job=node.job), why, "srun --pty bash")
+        if node.held:
+            what = ngettext(
+                "You hold {count} GPU in job {job}, but this shell is on the login node: programs see it only through srun.",
+                "You hold {count} GPUs in job {job}, but this shell is on the login node: programs see them only through srun.",
+                node.held,
+            )
+        else:
+            what = _(
+                "You hold job {job}, but this shell is still on the login node: programs see its GPUs only through srun."
+            )
+        what = what.format(count=node.held, job=node.job)
+        yield Finding("allocation-shell", NOTICE, what, why, "srun --pty bash")
     elif node.kind == "compute" and node.job is None:
         what = _("This is a compute node, but this shell is not inside a job of yours: no GPU of it is yours to use.")
         yield Finding("no-job", PROBLEM, what, why, _get_one(evidence))

@@ -77,11 +77,13 @@ def read(seen: dict[str, Any], jobs: Union[tuple[Job, ...], Unknown]) -> Node:
     if kind is None:
         job = None
         kind = _kind_without_job(seen, why)
+    rows = () if isinstance(jobs, Unknown) else jobs
+    count = next((row.gpus for row in rows if row.number == job), None)
     if kind != "compute" or job is None:
-        return Node(kind, seen["host"], job, bool(container), tuple(why))
+        return Node(kind, seen["host"], job, bool(container), tuple(why), held=count)
     numbers = (seen["env_gpus"] or "").split(",")
     held = tuple(int(number) for number in numbers if number.isascii() and number.isdigit())
-    return Node(kind, seen["env_node"] or seen["host"], job, bool(container), tuple(why), held)
+    return Node(kind, seen["env_node"] or seen["host"], job, bool(container), tuple(why), held, count)
 
 
 def _kind_without_job(seen: dict[str, Any], why: list[str]) -> str:

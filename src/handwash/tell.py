@@ -172,21 +172,25 @@ def _row(group: groups.Group, survey: Survey, now: float) -> tuple[str, ...]:
 def over_limits(excesses: tuple[Excess, ...], stream: TextIO | None = None) -> None:
     """The login node's limits that are passed, a line each."""
     for excess in excesses:
-        if excess.kind == "cores":
-            sentence = _("Over this login node's limits: {measured} cores kept busy, {limit} are allowed: {by}")
-            measured, limit = f"{excess.measured:.1f}", f"{excess.limit:g}"
-        elif excess.kind == "memory":
-            sentence = _("Over this login node's limits: {measured} of memory, {limit} are allowed: {by}")
-            measured, limit = render.size(int(excess.measured)), render.size(int(excess.limit))
-        elif excess.kind == "threads":
-            sentence = _("Over this login node's limits: {measured} threads, {limit} are allowed: {by}")
-            measured, limit = f"{excess.measured:.0f}", f"{excess.limit:g}"
-        else:
-            sentence = _("A login node is not for GPU work: {by}")
-            measured = limit = ""
-        by = ", ".join(f"{process.pid} {render.harmless(process.name, 30)}" for process in excess.by)
-        line = sentence.format(measured=measured, limit=limit, by=by)
-        render.say(render.style(line, "yellow", sys.stdout if stream is None else stream), stream)
+        render.say(render.style(over_limit(excess), "yellow", sys.stdout if stream is None else stream), stream)
+
+
+def over_limit(excess: Excess) -> str:
+    """One limit that is passed, by how much, and the largest who pass it."""
+    if excess.kind == "cores":
+        sentence = _("Over this login node's limits: {measured} cores kept busy, {limit} are allowed: {by}")
+        measured, limit = f"{excess.measured:.1f}", f"{excess.limit:g}"
+    elif excess.kind == "memory":
+        sentence = _("Over this login node's limits: {measured} of memory, {limit} are allowed: {by}")
+        measured, limit = render.size(int(excess.measured)), render.size(int(excess.limit))
+    elif excess.kind == "threads":
+        sentence = _("Over this login node's limits: {measured} threads, {limit} are allowed: {by}")
+        measured, limit = f"{excess.measured:.0f}", f"{excess.limit:g}"
+    else:
+        sentence = _("A login node is not for GPU work: {by}")
+        measured = limit = ""
+    by = ", ".join(f"{process.pid} {render.harmless(process.name, 30)}" for process in excess.by)
+    return sentence.format(measured=measured, limit=limit, by=by)
 
 
 def outlived(job: str | None, stream: TextIO | None = None) -> None:

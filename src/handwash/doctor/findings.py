@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from handwash import render, tell
 from handwash.doctor import set_up
 from handwash.doctor.evidence import Evidence, Finding, Machine, Smi
 from handwash.messages import _, ngettext
-from handwash.model import Gpu, Job, Node, Process, Unknown
+from handwash.model import Gpu, Job, Judged, Node, Process, Unknown
 from handwash.remarks import outlived_job
 from handwash.schedulers.slurm_partitions import Partition, srun_line
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROBLEM, NOTICE = "problem", "notice"
+# Of more processes left over than these the rest is for `check` to show.
+_MOST_LEFT = 3
 # What is told of a driver that cannot be asked, by the cause that the survey gives.
 _DRIVER = {
     "driver-hangs": "driver-hangs",
@@ -35,7 +38,7 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     """Every finding, in the order in which a person should take them: where one is, the driver, the environment, set-up."""
     return tuple(
         found
-        for part in (_place, _scheduler, _smi, _driver, _visibility, _cuda, _gpus, set_up.findings)
+        for part in (_place, _login_work, _scheduler, _smi, _driver, _visibility, _cuda, _gpus, set_up.findings)
         for found in part(evidence)
     )
 
@@ -117,6 +120,34 @@ def _place(evidence: Evidence) -> Iterator[Finding]:
             _("Leave it and ask for one: {line}").format(line=_get_one(evidence)),
         )
     yield from _container(evidence, node)
+
+
+def _login_work(evidence: Evidence) -> Iterator[Finding]:
+    """What `check` finds on a login node: left over is a problem, over the site's limits with somebody at it is a notice."""
+    node, left, over = evidence.survey.node, evidence.left_over, evidence.over_limits
+    if isinstance(node, Unknown) or node.kind not in ("login", "allocation-shell"):
+        return
+    said = [_left_over(one, evidence.now) for one in left[:_MOST_LEFT]] + ["…"] * (len(left) > _MOST_LEFT)
+    said += [tell.over_limit(excess) for excess in over]
+    if left:
+        what = ngettext(
+            "{count} process of yours is left over on this login node.",
+            "{count} processes of yours are left over on this login node.",
+            len(left),
+        )
+        yield Finding("login-work", PROBLEM, what.format(count=len(left)), " ".join(said), "handwash clean")
+    elif over:
+        what = _("Your processes are over this login node's limits, and everybody shares it.")
+        remedy = _("Run it in a job: {line}").format(line=_get_one(evidence))
+        yield Finding("login-work", NOTICE, what, " ".join(said), remedy)
+
+
+def _left_over(one: Judged, now: float) -> str:
+    """Which process, how old, how much it has computed, and why it counts."""
+    sentence = _("{pid} {name}, {age} old, {cpu} of CPU time: {why}")
+    process = one.process
+    age, cpu = render.duration(now - process.started), render.duration(process.cpu_s)
+    return sentence.format(pid=process.pid, name=process.name, age=age, cpu=cpu, why=one.why)
 
 
 def _container(evidence: Evidence, node: Node) -> Iterator[Finding]:

@@ -200,6 +200,15 @@ def outlived(job: str | None, stream: TextIO | None = None) -> None:
         render.say(sentence.format(job=render.harmless(job)), stream)
 
 
+def opened_beside(job: str | None, stream: TextIO | None = None) -> None:
+    """That a job which ran here when this shell was opened, in none, is over."""
+    if job is not None:
+        sentence = _(
+            "This shell outlives your job {job}, which ran on this node when it was opened; no job of yours is here any more."
+        )
+        render.say(sentence.format(job=render.harmless(job)), stream)
+
+
 def not_looked_at(nodes: tuple[str, ...], stream: TextIO | None = None) -> None:
     """The other nodes of this job."""
     if nodes:

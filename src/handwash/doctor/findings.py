@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handwash import render, tell
+from handwash import opened, render, tell
 from handwash.doctor import set_up
 from handwash.doctor.evidence import Evidence, Finding, Machine, Smi
 from handwash.messages import _, ngettext
@@ -107,6 +107,11 @@ def _place(evidence: Evidence) -> Iterator[Finding]:
         what = _("This shell outlives its job {job}.")
         said = _("Job {job} is no longer in the queue.").format(job=old)
         yield Finding("shell-outlives-job", PROBLEM, what.format(job=old), said, "exit")
+    beside = opened.over(evidence.survey)
+    if old is None and beside is not None:
+        what = _("This shell outlives your job {job}, which ran on this node when it was opened.")
+        said = _("Job {job} is no longer in the queue.").format(job=beside)
+        yield Finding("shell-outlives-job", PROBLEM, what.format(job=beside), said, "exit")
     job = own_job(evidence)
     asked_none = _variable(evidence) == "NoDevFiles"
     if node.kind == "compute" and (asked_none or (job is not None and job.gpus == 0)):

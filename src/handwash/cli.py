@@ -67,7 +67,7 @@ def _main(argv: list[str]) -> int:
     render.open_closed_streams()
     settings = config.load()
     if settings.lang:
-        choose("zh_CN" if settings.lang.lower().startswith("zh") else "en")
+        choose(settings.lang)
     command = argv[0] if argv and not argv[0].startswith("-") else "status"
     words = argv[1:] if argv and argv[0] == command else argv
     if command not in COMMANDS:

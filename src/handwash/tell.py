@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from handwash import groups, render, tell_gpus
+from handwash import groups, render, services, tell_gpus
 from handwash.messages import _, ngettext
-from handwash.model import Job, Judged, Node, Survey, Unknown, Verdict
+from handwash.model import Job, Judged, Node, Process, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ _NAMED_NODES = 4
 _NAMED_JOBS = 10
 
 
+# Of more parents of defunct processes than these the rest is left out.
+_MOST_PARENTS = 3
+
+
 def place(node: Union[Node, Unknown]) -> str:
     """One line: where this shell is."""
     if isinstance(node, Unknown):
@@ -29,6 +33,13 @@ def place(node: Union[Node, Unknown]) -> str:
         line = _("{host}: compute node, inside your job {job}").format(host=host, job=render.harmless(node.job))
     elif node.kind == "compute":
         line = _("{host}: compute node, but this shell is not inside a job of yours").format(host=host)
+    elif node.kind == "allocation-shell" and node.held:
+        sentence = ngettext(
+            "{host}: you hold {count} GPU in job {job}, but this shell is on the login node; run programs with srun",
+            "{host}: you hold {count} GPUs in job {job}, but this shell is on the login node; run programs with srun",
+            node.held,
+        )
+        line = sentence.format(host=host, count=node.held, job=render.harmless(node.job or ""))
     elif node.kind == "allocation-shell":
         sentence = _("{host}: shell of your allocation {job}, but still on the login node; run programs with srun")
         line = sentence.format(host=host, job=render.harmless(node.job or ""))
@@ -86,17 +97,34 @@ def three_looks(survey: Survey, verdict: Verdict, stream: TextIO | None = None, 
     if isinstance(survey.processes, Unknown):
         processes = [_("could not tell: {why}").format(why=render.harmless(survey.processes.why, 500))]
     else:
-        left, own = len(verdict.leftovers), sum(1 for one in verdict.judged if one.whose != "other-user")
-        processes = [
-            _("{own} of yours here, {left} left over").format(left=left, own=own)
-            if own
-            else _("none of yours besides this shell")
-        ]
+        processes = [_own_processes(survey.processes, verdict)]
     headings = [_("jobs"), _("GPUs"), _("processes")]
     cells = max(render.width(heading) for heading in headings) + 2
     for heading, lines in zip(headings, (jobs, gpus, processes)):
         for number, line in enumerate(lines):
             render.say("  " + render.pad(heading if number == 0 else "", cells) + line, stream)
+
+
+def _own_processes(processes: tuple[Process, ...], verdict: Verdict) -> str:
+    """How many of one's own are here and left over, and how many are only names of what has ended, for which parents."""
+    own = [one.process for one in verdict.judged if one.whose != "other-user"]
+    left = len(verdict.leftovers)
+    if not own:
+        return _("none of yours besides this shell")
+    by_parent = [one.ppid for one in own if one.state in ("Z", "X")]
+    if not by_parent:
+        return _("{own} of yours here, {left} left over").format(own=len(own), left=left)
+    names = {one.pid: render.harmless(one.name, 30) for one in processes}
+    # Those with the most first: the parent is what is wrong.
+    parents = sorted(set(by_parent), key=lambda pid: (-by_parent.count(pid), pid))
+    named = [f"{pid} {names.get(pid, '')}".strip() for pid in parents[:_MOST_PARENTS]]
+    sentence = ngettext(
+        "{own} of yours here, {left} left over; {count} of them is defunct and holds no GPU (parent: {parents})",
+        "{own} of yours here, {left} left over; {count} of them are defunct and hold no GPU (parent: {parents})",
+        len(by_parent),
+    )
+    parents_text = ", ".join(named + ["…"] * (len(parents) > _MOST_PARENTS))
+    return sentence.format(own=len(own), left=left, count=len(by_parent), parents=parents_text)
 
 
 def short_command(command: str) -> str:
@@ -138,6 +166,8 @@ def _pid(group: groups.Group) -> str:
 def _command(group: groups.Group) -> str:
     first, count = group.first.process, len(group.rows)
     command = render.harmless(short_command(first.command) if count == 1 else first.name, 48)
+    if services.is_kernel(first):
+        command += " " + _("(a notebook's kernel)")
     return command if count == 1 else f"{count} × {command}"
 
 
@@ -160,21 +190,25 @@ def short_session(session: str) -> str:
 def over_limits(excesses: tuple[Excess, ...], stream: TextIO | None = None) -> None:
     """The login node's limits that are passed, a line each."""
     for excess in excesses:
-        if excess.kind == "cores":
-            sentence = _("Over this login node's limits: {measured} cores kept busy, {limit} are allowed: {by}")
-            measured, limit = f"{excess.measured:.1f}", f"{excess.limit:g}"
-        elif excess.kind == "memory":
-            sentence = _("Over this login node's limits: {measured} of memory, {limit} are allowed: {by}")
-            measured, limit = render.size(int(excess.measured)), render.size(int(excess.limit))
-        elif excess.kind == "threads":
-            sentence = _("Over this login node's limits: {measured} threads, {limit} are allowed: {by}")
-            measured, limit = f"{excess.measured:.0f}", f"{excess.limit:g}"
-        else:
-            sentence = _("A login node is not for GPU work: {by}")
-            measured = limit = ""
-        by = ", ".join(f"{process.pid} {render.harmless(process.name, 30)}" for process in excess.by)
-        line = sentence.format(measured=measured, limit=limit, by=by)
-        render.say(render.style(line, "yellow", sys.stdout if stream is None else stream), stream)
+        render.say(render.style(over_limit(excess), "yellow", sys.stdout if stream is None else stream), stream)
+
+
+def over_limit(excess: Excess) -> str:
+    """One limit that is passed, by how much, and the largest who pass it."""
+    if excess.kind == "cores":
+        sentence = _("Over this login node's limits: {measured} cores kept busy, {limit} are allowed: {by}")
+        measured, limit = f"{excess.measured:.1f}", f"{excess.limit:g}"
+    elif excess.kind == "memory":
+        sentence = _("Over this login node's limits: {measured} of memory, {limit} are allowed: {by}")
+        measured, limit = render.size(int(excess.measured)), render.size(int(excess.limit))
+    elif excess.kind == "threads":
+        sentence = _("Over this login node's limits: {measured} threads, {limit} are allowed: {by}")
+        measured, limit = f"{excess.measured:.0f}", f"{excess.limit:g}"
+    else:
+        sentence = _("A login node is not for GPU work: {by}")
+        measured = limit = ""
+    by = ", ".join(f"{process.pid} {render.harmless(process.name, 30)}" for process in excess.by)
+    return sentence.format(measured=measured, limit=limit, by=by)
 
 
 def outlived(job: str | None, stream: TextIO | None = None) -> None:
@@ -188,6 +222,15 @@ def could_not_tell(unknown: tuple[str, ...], stream: TextIO | None = None) -> No
     """What could not be told, a line each."""
     for why in unknown:
         render.say("  " + render.harmless(why, 500), stream)
+
+
+def opened_beside(job: str | None, stream: TextIO | None = None) -> None:
+    """That a job which ran here when this shell was opened, in none, is over."""
+    if job is not None:
+        sentence = _(
+            "This shell outlives your job {job}, which ran on this node when it was opened; no job of yours is here any more."
+        )
+        render.say(sentence.format(job=render.harmless(job)), stream)
 
 
 def not_looked_at(nodes: tuple[str, ...], stream: TextIO | None = None) -> None:

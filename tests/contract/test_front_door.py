@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -146,6 +147,31 @@ def test_where(world: World) -> None:
     assert (code, answer["kind"], answer["job"]) == (0, "login", None) and answer["why"]
 
 
+def test_the_shell_of_an_allocation(world: World) -> None:
+    """How many GPUs are held, and that this shell is not on them; where the queue is silent, no number is made up."""
+    world.jobs()
+    env = {"SLURM_JOB_ID": "123"}
+    said = "you hold 2 GPUs in job 123, but this shell is on the login node"
+    for command in ("where", "check", "status", "banner"):
+        _code, out, err = world.run(command, env=env)
+        assert said in out + err, command
+    findings = world.json("doctor", env=env)[1]["findings"]
+    assert [one["what"] for one in findings if said[4:] in one["what"]], findings
+    world.script("squeue", "exit 1")
+    assert "shell of your allocation 123" in world.run("where", env=env)[1]
+
+
+def test_where_could_not_tell(world: World) -> None:
+    """A slurm.conf on a file server that hangs: null with the reason; the host's name is there all the same."""
+    (world.folder / "slurm.conf").unlink()
+    os.mkfifo(world.folder / "slurm.conf")
+    code, answer = world.json("where", env={"HANDWASH_DEADLINE": "1"})
+    assert code == 3 and answer["why"]
+    assert [answer[key] for key in ("kind", "job", "container")] == [None, None, None]
+    assert answer["host"] == world.json("check", env={"HANDWASH_DEADLINE": "1"})[1]["node"]["host"]
+    assert answer["host"] == os.uname().nodename.split(".")[0]
+
+
 @pytest.mark.parametrize("command", ["check", "status"])
 def test_check(world: World, command: str) -> None:
     """`check --json` and `status --json`: verdict, node and three looks, every item in its shape."""
@@ -172,6 +198,23 @@ def test_check(world: World, command: str) -> None:
     (job,) = answer["jobs"]["items"]
     assert (job["id"], job["name"], job["gpus"], job["gpu_hours"], job["limit_s"]) == ("120_3", NAME, 2, 2.0, None)
     assert code == {"clean": 0, "leftover": 1, "unknown": 3}[answer["verdict"]]
+
+
+def test_the_defunct_are_told_apart(world: World) -> None:
+    """Processes that have ended and wait for their parent: counted apart, with the parent's number and name."""
+    code = "import os, time\nfor _ in range(40):\n if not os.fork(): os._exit(0)\nprint(flush=True); time.sleep(60)"
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as parent:
+        try:
+            assert parent.stdout is not None and parent.stdout.readline()
+            name = os.path.basename(sys.executable)
+            for command in ("check", "status", "banner"):
+                _code, out, err = world.run(command)
+                found = re.search(r"(\d+) of them are defunct and hold no GPU \(parent: (.*)\)", out + err)
+                assert found and int(found[1]) >= 40, out + err
+                assert f"{parent.pid} {name}" in found[2]
+        finally:
+            parent.kill()
 
 
 def test_check_could_not_tell(world: World) -> None:

@@ -440,6 +440,24 @@ def test_an_ended_allocations_variables_on_the_login_node_make_no_leftover() -> 
     assert one(survey(**inside)) == ("ended-job", "survives", True, "leftover")
 
 
+KERNELS = {
+    "session": ({**CHILD, "job": "42"}, {"inside": "42"}),
+    "ended-job": (IN_43, {}),
+    "no-job": ({}, {}),
+    "login-work": (HEAVY, {"kind": "login"}),
+}
+
+
+@pytest.mark.parametrize("whose", KERNELS)
+def test_a_notebooks_kernel_is_named_wherever_it_is_left_over(whose: str) -> None:
+    changes, world = KERNELS[whose]
+    for name, named in (("ipykernel_launcher", True), ("train.py", False)):
+        seen = survey(**{**world, "processes": (process(**{**changes, "name": name}),)})
+        (found,) = judge.judge(seen, UID, NOW).judged
+        assert (found.whose, found.leftover) == (whose, True)
+        assert found.why.startswith("A notebook's kernel. ") is named and len(found.why) > 25
+
+
 def test_a_zombies_parent_is_named() -> None:
     parent = process(6000, name="agent.py")
     seen = survey(processes=(parent, process(5000, ppid=6000, state="Z")))

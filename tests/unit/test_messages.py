@@ -24,8 +24,10 @@ from handwash.commands import leave
 from handwash.frozen import replace
 from handwash.giveback import Done
 from handwash.model import Gpu, GpuUse, Holder, Job, Node, Process, Site, Survey, Unknown, Verdict, Visibility
+from handwash.run import Result
+from handwash.schedulers import slurm_step
 from handwash.schedulers.slurm_launchers import Step
-from handwash.srun import receipt
+from handwash.srun import confirm, receipt, stuck
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(handwash.__file__).parent
@@ -353,9 +355,9 @@ def told(seen: Survey) -> tuple[str, Verdict]:
 @pytest.mark.parametrize("kind", ["login", "compute", "allocation-shell", "workstation"])
 def test_what_is_told_is_chinese(kind: str, proctrack: str | None) -> None:
     messages.choose("zh_CN")
-    node = Node(kind, "n1", "7" if kind in ("compute", "allocation-shell") else None, False, ())
-    text, _verdict = told(a_survey(node=node, site=Site(proctrack)))
-    assert english_in(text) == []
+    job = "7" if kind in ("compute", "allocation-shell") else None
+    text, _verdict = told(a_survey(node=Node(kind, "n1", job, False, (), held=1), site=Site(proctrack)))
+    assert english_in(text + tell.place(Node(kind, "n1", job, False, ()))) == []
     assert "GPU-hours" not in text and "卡时" in text
 
 
@@ -414,13 +416,36 @@ def test_receipts_are_chinese() -> None:
         receipt.processes(0, 0, []),
         receipt.processes(1, 0, []),
         receipt.processes(3, 2, [(7, "D")]),
+        receipt.processes(0, 0, [(7, "uninterruptible (x)"), (8, "other-user"), (9, "alive"), (10, "itself")]),
+        *stuck.for_administrator([("n1", 7, "train.py", "uninterruptible (x)")], "7"),
         receipt.silent_nodes(1),
         receipt.silent_nodes(2),
         receipt.cost(None, 5),
         receipt.cost(2, 3600),
     ]
+    for own in (True, False):
+        target = slurm_step.Target(("7",), "0", own=own)
+        for answer in queue_answers(target):
+            for cancelled in (True, False):
+                said.append(receipt.queue(target, confirm.Confirmation(answer, cancelled)))
     assert all(re.search(r"[一-龥]", line) for line in said), said
     assert english_in("\n".join(said)) == []
+
+
+def queue_answers(target: slurm_step.Target) -> list[slurm_step.Answer]:
+    """Every kind of answer that squeue can give about a job or step, with our words on it."""
+    results = (
+        Result(0, b"JOBID:STATE\n", b"", False),
+        Result(0, b"7:RUNNING\n", b"", False),
+        Result(None, b"", b"", True),
+        Result(0, b"nonsense\n", b"", False),
+        Result(3, b"", b"", False),
+        Result(0, b"", b"", False),
+    )
+    found = [slurm_step.parse_queue(result) for result in results]
+    assert [answer.word for answer in found] == ["gone", "there", *["unknown"] * 4]
+    several = replace(target, cluster="near,far")
+    return [*found, confirm.confirm(several, urgent=False, query=lambda _argv: results[0]).answer]
 
 
 # Columns

@@ -308,11 +308,24 @@ def test_nodes_of_a_configuration() -> None:
     assert slurm.nodes_in_config(text) == ("n1", "n2", "h1", "h2", "big")
 
 
+def test_controllers() -> None:
+    """With an address or without, a second one for when the first fails, by the keys of old releases, not in a comment."""
+    text = """
+        SlurmctldHost=login1(10.0.0.1)
+        slurmctldhost = login2 # spare
+        #SlurmctldHost=off
+        ControlMachine=old
+        SlurmctldPort=6817
+    """
+    assert slurm.controllers_in_config(text) == ("login1", "login2", "old")
+
+
 @given(st.text(max_size=200))
 def test_configurations_never_fail(text: str) -> None:
     """Any text is a configuration, if need be without nodes."""
     slurm.nodes_in_config(text)
     slurm.nodes_in_config("NodeName=" + text)
+    assert all(slurm.controllers_in_config(text + "\nSlurmctldHost=" + text))
 
 
 @pytest.mark.parametrize(

@@ -266,3 +266,13 @@ def nodes_in_config(text: str) -> tuple[str, ...]:
             if key.lower() in ("nodename", "nodehostname") and value.upper() != "DEFAULT":
                 names.extend(expand_hostlist(value))
     return tuple(names)
+
+
+def controllers_in_config(text: str) -> tuple[str, ...]:
+    """The hosts of the controller in a slurm.conf, `NAME` or `NAME(ADDRESS)`; before 18.08 by other keys (slurm.conf(5))."""
+    names: list[str] = []
+    for line in text.replace("\\\n", " ").splitlines():
+        key, _equals, value = line.partition("#")[0].strip().partition("=")
+        if key.strip().lower() in ("slurmctldhost", "controlmachine", "backupcontroller"):
+            names.append(value.strip().partition("(")[0])
+    return tuple(name for name in names if name)

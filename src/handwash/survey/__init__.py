@@ -53,6 +53,7 @@ def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", 
         running_sessions=() if isinstance(seen, Unknown) else tuple(seen["running_sessions"]),
         gpus_in_part=in_part,
         visibility=visibility,
+        opened_beside=() if isinstance(seen, Unknown) else tuple(seen["opened_beside"]),
     )
 
 
@@ -98,10 +99,12 @@ def _look_at_gpus() -> dict[str, Any]:
 
 
 def _look_at_processes() -> dict[str, Any]:
+    from handwash import opened
     from handwash.srun import record
 
     return {
         "rows": processes.look(),
+        "opened_beside": opened.look(),
         "running_sessions": record.running(),
         "helpers": record.helper_pids(),
     }

@@ -26,7 +26,7 @@ _NAMED = 5
 class Run:
     """One run of a job on its allocation; a job that was requeued has had several. `number`: as its own environment has it.
 
-    `ended`: None without an end on record: it runs. `lost`: no end on record, and not in the queue either. `elapsed_s`:
+    `ended`: None without an end on record: it runs, or is suspended. `lost`: no end on record, and not in the queue either. `elapsed_s`:
     without `suspended_s`. `by`: who says so, sacct or squeue.
     """
 
@@ -101,12 +101,13 @@ class Usage:
 
     @property
     def running(self) -> tuple[Run, ...]:
-        """The runs that hold GPUs now."""
-        return tuple(one.run for one in self.counted if one.run.running and one.run.gpus)
+        """The runs that go on costing: with GPUs, and not in suspension."""
+        runs = (one.run for one in self.counted)
+        return tuple(run for run in runs if run.running and run.gpus and run.state != "SUSPENDED")
 
     @property
     def gpus_now(self) -> int:
-        """The GPUs held now, as far as they are known: what each further hour costs in GPU-hours."""
+        """Their GPUs: what each further hour costs in GPU-hours."""
         return sum(run.gpus or 0 for run in self.running)
 
 

@@ -71,6 +71,10 @@ def test_a_running_one() -> None:
     found = told(ran(1, 30), runs(35, 1, gpus=3, number="8", id="8"), queue=(runs(35, 1, gpus=3, number="8", id="8"),))
     assert [one.run.id for one in found.counted] == ["8", "7"]
     assert (found.gpu_hours, found.gpus_now, len(found.running), found.doubts) == (63, 3, 1, ())
+    # One that is suspended costs nothing meanwhile.
+    asleep = runs(20, 1, suspended_h=15, state="SUSPENDED")
+    found = told(asleep, queue=(asleep,))
+    assert (found.gpu_hours, found.gpus_now, found.running) == (2, 0, ()) and found.counted[0].run.running
 
 
 def test_requeued_and_array_and_heterogeneous() -> None:

@@ -173,8 +173,8 @@ def _total(found: sums.Usage) -> None:
     render.say(render.style(line.format(hours=_hours(found.gpu_hours, True)), "bold", sys.stdout))
     if found.running:
         sentence = ngettext(
-            "{count} of the jobs runs now: each further hour costs {gpus} GPU-hours.",
-            "{count} of the jobs run now: each further hour costs {gpus} GPU-hours.",
+            "{count} of the jobs runs now; GPU-hours for each further hour: {gpus}",
+            "{count} of the jobs run now; GPU-hours for each further hour: {gpus}",
             len(found.running),
         )
         render.say(sentence.format(count=len(found.running), gpus=found.gpus_now))

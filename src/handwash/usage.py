@@ -26,8 +26,8 @@ _NAMED = 5
 class Run:
     """One run of a job on its allocation; a job that was requeued has had several. `number`: as its own environment has it.
 
-    `ended`: None without an end on record: it runs, or is suspended. `lost`: no end on record, and not in the queue either. `elapsed_s`:
-    without `suspended_s`. `by`: who says so, sacct or squeue.
+    `ended`: None without an end on record: it runs, or is suspended. `lost`: no end on record, and not in the queue either.
+    `elapsed_s`: without `suspended_s`. `by`: who says so, sacct or squeue.
     """
 
     id: str

@@ -147,7 +147,7 @@ def test_reasons() -> None:
         accounting.parse_sacct(answer("", code=None, timed_out=True), END)
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=5))
+@given(st.lists(st.text(st.characters(blacklist_categories=("Cs",)), max_size=30), max_size=5))
 def test_any_name(names: list[str]) -> None:
     """Names hold newlines and every separator there is, but for one that was made up just now."""
     names = [name.replace(END, "") for name in names]

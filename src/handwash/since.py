@@ -18,7 +18,7 @@ _WHEN = re.compile(
 
 
 def parse(text: str, now: float) -> float:
-    """The time meant, in seconds since the epoch. Raises ValueError where that is none, or not in the past.
+    """The time meant, in whole seconds since the epoch. Raises ValueError where that is none, or not in the past.
 
     A day begins at midnight of the local time zone. `7d` is seven times 24 hours, whatever the clocks were set to meanwhile.
     """
@@ -26,10 +26,10 @@ def parse(text: str, now: float) -> float:
     found = _relative(words, now)
     if found is None:
         found = _absolute(words)
-    # 0 is no time to Slurm.
-    if not 0 < found <= now:
+    # 0 is no time to Slurm, which counts whole seconds.
+    if not 1 <= found <= now:
         raise ValueError(text)
-    return found
+    return float(int(found))
 
 
 def _relative(words: str, now: float) -> float | None:

@@ -103,6 +103,11 @@ def test_days_when_the_clocks_are_set() -> None:
         assert since.parse("2026-10-25T02:30+01:00", evening) == utc(2026, 10, 25, 1, 30)
 
 
+def test_whole_seconds() -> None:
+    """What Slurm is asked for is what is counted from."""
+    assert since.parse("24h", NOW + 0.9) == NOW - 86400
+
+
 @given(st.text(max_size=30))
 def test_any_words(text: str) -> None:
     """A time in the past, or ValueError."""
@@ -131,7 +136,7 @@ def test_how_long_ago(count: int, unit: str) -> None:
     """An hour, a day and a week are 1, 24 and 168 hours; before 1970 there is nothing."""
     then = NOW - timedelta(hours=count * {"h": 1, "d": 24, "w": 168}[unit]).total_seconds()
     for text in (f"{count}{unit}", f"now-{count}{unit}"):
-        if then > 0:
+        if then >= 1:
             assert since.parse(text, NOW) == then
         else:
             with pytest.raises(ValueError):

@@ -26,7 +26,7 @@ _NAMED = 5
 class Run:
     """One run of a job on its allocation; a job that was requeued has had several. `number`: as its own environment has it.
 
-    `ended`: None without an end on record: it runs, or is suspended. `lost`: no end on record, and not in the queue either.
+    `ended`: None without an end on record: it runs, or is suspended. `lost`: no end on record, and not in the queue any more.
     `elapsed_s`: without `suspended_s`. `by`: who says so, sacct or squeue.
     """
 
@@ -158,22 +158,33 @@ def _order(one: Counted) -> tuple[bool, float, float]:
 
 
 def _joined(accounting: tuple[Run, ...], queue: tuple[Run, ...]) -> tuple[Run, ...]:
-    """The records, put right by the queue where they lag behind it: jobs that are not there yet, or no longer run."""
+    """The records, put right by the queue, behind which they lag some seconds (22.05), or as long as slurmdbd was away.
+
+    A run that began after every record of its job is not on record yet. A job that changed its size has had several
+    records, and in the queue the beginning of the first.
+    """
     shown = {run.number: run for run in queue}
-    recorded = {run.number for run in accounting}
+    latest: dict[str, float] = {}
+    for run in accounting:
+        latest[run.number] = max(run.started, latest.get(run.number, run.started))
     return (
         *(_put_right(run, shown.get(run.number)) for run in accounting),
-        *(run for run in queue if run.number not in recorded),
+        *(run for run in queue if run.number not in latest or latest[run.number] < run.started),
     )
 
 
 def _put_right(run: Run, shown: Run | None) -> Run:
+    """A run without an end on record, by what the queue shows of its job now: nothing, a later run, or this one."""
     if run.ended is not None:
         return run
-    if shown is None:
+    if shown is None or shown.started > run.started:
         return replace(run, lost=True)
     # The accounting records GPUs from the day on which the site has told it to.
-    return replace(run, gpus=shown.gpus) if run.gpus == 0 and shown.gpus else run
+    run = replace(run, gpus=shown.gpus or run.gpus) if run.gpus == 0 else run
+    if shown.ended is None:
+        return run
+    elapsed = max(0, int(shown.ended - run.started) - run.suspended_s)
+    return replace(run, state=shown.state, ended=shown.ended, elapsed_s=elapsed)
 
 
 def _doubts(counted: Iterable[Counted]) -> list[str]:
@@ -183,8 +194,8 @@ def _doubts(counted: Iterable[Counted]) -> list[str]:
     doubts = []
     if lost:
         sentence = ngettext(
-            "Job {jobs} is no longer in the queue, and its end is not on record: it is not counted.",
-            "Jobs {jobs} are no longer in the queue, and their end is not on record: they are not counted.",
+            "Job {jobs} no longer runs, and its end is not on record: it is not counted.",
+            "Jobs {jobs} no longer run, and their end is not on record: they are not counted.",
             len(lost),
         )
         doubts.append(sentence.format(jobs=_named(lost)))

@@ -21,6 +21,7 @@ SLURM_CONF = """\
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort={port}
+AccountingStoragePass=socket={directory}/munge/socket
 AccountingStorageTRES=gres/gpu
 JobAcctGatherType=jobacct_gather/none
 """
@@ -55,7 +56,7 @@ def write(directory: Path, port: int) -> list[str]:
     path = directory / "slurmdbd.conf"
     path.touch(mode=0o600)
     path.write_text(SLURMDBD_CONF.format(directory=directory, port=port))
-    return SLURM_CONF.format(port=port).splitlines()
+    return SLURM_CONF.format(directory=directory, port=port).splitlines()
 
 
 def start(cluster: Daemons) -> None:

@@ -112,6 +112,20 @@ def test_the_accounting_lags_behind() -> None:
     found = told(ran(1, 3), queue=queue)
     assert found.gpu_hours == 6 + 12
     assert {one.run.number: one.run.by for one in found.counted} == {"7": "sacct", "9": "squeue"}
+    # Over by the queue, and not yet on record: its end is the queue's.
+    over = ran(30, 2, state="TIMEOUT", by="squeue")
+    (one,) = told(runs(30, 6), queue=(over,)).counted
+    assert (one.run.state, one.run.ended, one.gpu_hours, one.run.running) == ("TIMEOUT", over.ended, 4, False)
+    # Requeued: the second run is not on record yet, nor perhaps the end of the first.
+    second = runs(34, 2, by="squeue")
+    assert told(ran(30, 2), queue=(second,)).gpu_hours == 8
+    found = told(runs(30, 6), queue=(second,))
+    assert found.gpu_hours == 4 and "7" in found.doubts[0]
+    # Its size changed: two records, one job in the queue.
+    found = told(ran(30, 2, gpus=4, state="RESIZING"), runs(32, 4, gpus=1), queue=(runs(30, 6, gpus=1),))
+    assert (found.gpu_hours, found.gpus_now, found.doubts) == (12, 1, ())
+    found = told(ran(30, 2, gpus=4, state="RESIZING"), runs(32, 4, gpus=1), queue=(ran(30, 5, gpus=1),))
+    assert found.gpu_hours == 11
     # Begun before the site had GPUs put on record.
     assert told(runs(34, 2, gpus=0), queue=(runs(34, 2, gpus=4),)).gpu_hours == 8
     assert told(ran(34, 1, gpus=0), queue=(runs(34, 2, gpus=4),)).gpu_hours == 0
@@ -177,8 +191,9 @@ def test_cutting_a_span_in_two(run: Run, begin: int, first: int, second: int) ->
 def test_sums(recorded: list[Run], queue: list[Run]) -> None:
     """The total is the sum of its rows, no run is counted twice, the months hold no more than the total."""
     found = usage.usage(BEGIN, UNTIL, tuple(recorded), tuple(queue))
-    numbers = {run.number for run in recorded}
-    expected = [run for run in (*recorded, *(one for one in queue if one.number not in numbers)) if run.last > BEGIN]
+    latest = {run.number: max(one.started for one in recorded if one.number == run.number) for run in recorded}
+    more = [run for run in queue if run.started > latest.get(run.number, 0)]
+    expected = [run for run in (*recorded, *more) if run.last > BEGIN]
     assert len(found.counted) == len(expected)
     assert found.gpu_hours == sum(one.gpu_hours or 0 for one in found.counted)
     assert sum(month.gpu_hours for month in found.months) <= found.gpu_hours + 1e-9

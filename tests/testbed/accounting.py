@@ -62,9 +62,7 @@ def write(directory: Path, port: int) -> list[str]:
 def start(cluster: Daemons) -> None:
     """Starts the database and slurmdbd, and makes the cluster known to them."""
     folder = cluster.directory / "sql"
-    places = [f"--datadir={folder}", "--no-defaults", "--user=root"]
-    # --no-defaults has to be the first word.
-    places.sort(key=lambda word: word != "--no-defaults")
+    places = ["--no-defaults", f"--datadir={folder}", "--user=root"]
     done = subprocess.run(
         [configuration.tool("mariadb-install-db"), *places, "--skip-test-db", "--skip-name-resolve"],
         env={"PATH": PATH},
@@ -75,8 +73,9 @@ def start(cluster: Daemons) -> None:
     )
     assert done.returncode == 0, done
     socket = folder / "socket"
-    words = [f"--socket={socket}", f"--pid-file={folder}/pid", "--skip-networking", "--skip-log-bin", *QUICK]
-    cluster.spawn("mariadbd", [configuration.tool("mariadbd"), *places, *words])
+    # The character set as in Debian's own configuration: with the program's default, Chinese names become question marks.
+    words = [f"--socket={socket}", f"--pid-file={folder}/pid", "--skip-networking", "--character-set-server=utf8mb4"]
+    cluster.spawn("mariadbd", [configuration.tool("mariadbd"), *places, *words, *QUICK])
     assert wait_until(socket.exists, 30), cluster.logs()
     start_slurmdbd(cluster)
     added = wait_until(lambda: cluster.run(["sacctmgr", "-i", "add", "cluster", "handwash"]).returncode == 0, 30, 0.2)

@@ -229,10 +229,11 @@ class Cluster(Daemons):
 
     def jobs(self) -> list[Job]:
         """The whole queue; ClusterError where it could not be had."""
-        done = self.run(["squeue", "-h", "-a", "-o", "%i\x1f%T\x1f%u\x1f%j"])
+        done = self.run(["squeue", "-h", "-a", "-o", "%i\x1f%T\x1f%u\x1f%j\x1e"])
         if done.returncode or done.stderr:
             raise ClusterError(f"squeue: {done.stderr}")
-        return [Job(*line.split("\x1f", 3)) for line in done.stdout.splitlines()]
+        # A name can hold a newline.
+        return [Job(*row.split("\x1f", 3)) for row in done.stdout.split("\x1e\n")[:-1]]
 
     def wait_no_jobs(self, limit: float = 10) -> bool:
         """Waits until the queue is empty; False when it was not within *limit* seconds."""

@@ -47,7 +47,7 @@ class Cluster(Daemons):
     """A two-node Slurm; a context manager that starts and stops it.
 
     *proctrack* is linuxproc, pgid or cgroup; *directory* a folder that does not exist yet (default: a new one under /tmp);
-    *port* the first of three port numbers (default: free ones); *settings* are lines of slurm.conf that replace or join
+    *port* the first of its port numbers (default: free ones); *settings* are lines of slurm.conf that replace or join
     ours. A *detached* cluster outlives this process; any other is stopped when this process ends, and by the next start
     of a cluster on this machine where this process was killed. With *accounting* it has slurmdbd and a database, and puts
     GPUs on record.

@@ -72,6 +72,7 @@ def test_states() -> None:
     assert asleep.suspended_s == 86410 and asleep.running
     never = [
         row(JobID="120_[4-9]", State="PENDING", Start="Unknown", End="Unknown", ElapsedRaw="0", AllocTRES=""),
+        row(State="PENDING", Start="2026-11-30T23:00:00", End="Unknown", ElapsedRaw="0", AllocTRES=""),
         row(State="CANCELLED by 0", Start="None", ElapsedRaw="0", AllocTRES=""),
         # Older releases gave one that was cancelled in the queue a start.
         row(

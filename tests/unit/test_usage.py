@@ -97,6 +97,14 @@ def test_suspended_before_or_after() -> None:
     assert not told(ran(-5, 6, gpus=0, suspended_h=3)).doubts
 
 
+def test_a_clock_that_is_ahead() -> None:
+    """Whoever wrote the records may be some seconds ahead of this machine: nothing is cut off, and nothing in doubt."""
+    ahead = runs(30, 6.01, suspended_h=0.01)
+    found = told(ahead, queue=(ahead,))
+    assert found.gpu_hours == pytest.approx(12.02) and not found.doubts
+    assert sum(month.gpu_hours for month in found.months) == pytest.approx(12.02)
+
+
 def test_no_end_on_record() -> None:
     """Running by the accounting, and not in the queue: not counted, and said. With the queue unknown there is no such word."""
     found = told(runs(1, 20), ran(1, 1, id="8", number="8"))

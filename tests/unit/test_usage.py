@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.test_since import zone
 
 from handwash import usage
 from handwash.model import Unknown
@@ -160,15 +161,16 @@ def test_many_names_are_cut() -> None:
     assert "95" in found.doubts[0] and len(found.doubts[0]) < 200
 
 
-def test_months(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_months() -> None:
     """A run over the end of a month is in both, with its hours in each; a month without cost is left out."""
-    found = told(ran(20, 8, gpus=1), runs(30, 6, gpus=1, number="8"), queue=Unknown(""))
-    assert [(one.gpu_hours, one.exact) for one in found.months] == [(4, True), (10, True)]
-    assert [one.begin for one in found.months] == [BEGIN, BEGIN + 24 * HOUR]
-    found = usage.usage(BEGIN - 1000 * 86400, UNTIL, (ran(-24 * 100, 1),), ())
-    assert len(found.months) == 1
-    found = told(ran(20, 8, gpus=1, suspended_h=2))
-    assert [one.exact for one in found.months] == [False, False] and found.gpu_hours == 8 and not found.doubts
+    with zone("UTC0"):
+        found = told(ran(20, 8, gpus=1), runs(30, 6, gpus=1, number="8"), queue=Unknown(""))
+        assert [(one.gpu_hours, one.exact) for one in found.months] == [(4, True), (10, True)]
+        assert [one.begin for one in found.months] == [BEGIN, BEGIN + 24 * HOUR]
+        found = usage.usage(BEGIN - 1000 * 86400, UNTIL, (ran(-24 * 100, 1),), ())
+        assert len(found.months) == 1
+        found = told(ran(20, 8, gpus=1, suspended_h=2))
+        assert [one.exact for one in found.months] == [False, False] and found.gpu_hours == 8 and not found.doubts
 
 
 RUNS = st.builds(

@@ -23,13 +23,14 @@ COMMANDS: dict[str, str] = {
     "clean": N_("end what is left over, and show what came back"),
     "doctor": N_("why no GPU is visible, what is wrong with the set-up, and what to type next"),
     "sessions": N_("what safe-srun recorded, and how each session ended"),
+    "usage": N_("GPU-hours of running and recent jobs, from the scheduler's own records"),
     "init": N_("print the hook of a shell"),
     "install": N_("put the hook into the shell's start-up file"),
     "uninstall": N_("take the hook out of the shell's start-up file"),
     "banner": N_("the banner at login (for the hooks)"),
     "leave": N_("the check at exit (for the hooks)"),
 }
-_WITH_JSON = ("status", "where", "check", "clean", "doctor", "sessions")
+_WITH_JSON = ("status", "where", "check", "clean", "doctor", "sessions", "usage")
 # Never shown in --help: the wrapper calls it.
 _WRAPPER = "safe-srun"
 
@@ -125,6 +126,10 @@ def _dispatch(settings: config.Config, command: str, argv: list[str]) -> int:
         from handwash.commands import sessions
 
         return sessions.sessions(settings, options.json)
+    if command == "usage":
+        from handwash.commands import usage
+
+        return usage.usage(settings, options.json, options.since)
     if command in ("init", "install", "uninstall"):
         return _shell_command(command, options)
     if command == "leave":
@@ -178,6 +183,12 @@ def _parser() -> argparse.ArgumentParser:
     clean.add_argument("--steps", type=_words, help=argparse.SUPPRESS)
     clean.add_argument("--exactly", type=_identities, help=argparse.SUPPRESS)
     clean.add_argument("pids", metavar="PID", nargs="*", type=_pid, help=_("end these processes instead"))
+    parsers["usage"].add_argument(
+        "--since",
+        metavar=_("WHEN"),
+        type=_since,
+        help=_("count from then on: a day or a time, or how long ago, such as 7d; else from the first of this month"),
+    )
     parsers["init"].add_argument("shell", metavar="SHELL", help=_("the shell, for example bash"))
     for name in ("install", "uninstall"):
         parsers[name].add_argument("--shell", metavar="SHELL", help=_("the shell; else the one you are in"))
@@ -198,6 +209,18 @@ def _pid(text: str) -> int:
     if text.isascii() and text.isdigit() and 0 < int(text) <= 1 << 22:
         return int(text)
     raise argparse.ArgumentTypeError(_("{text} is not a process id").format(text=repr(text)))
+
+
+def _since(text: str) -> float:
+    import argparse
+
+    from handwash import since
+
+    try:
+        return since.parse(text, world.now())
+    except ValueError:
+        sentence = _("{text} is no time in the past. For example: {examples}")
+        raise argparse.ArgumentTypeError(sentence.format(text=repr(text), examples=since.EXAMPLES)) from None
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -211,7 +211,7 @@ def handwash_says(tmp_path: Path, *words: str, **env: str) -> subprocess.Complet
     )
 
 
-COMMANDS = ("status", "where", "check", "clean", "sessions", "init", "install", "uninstall", "banner", "leave")
+COMMANDS = ("status", "where", "check", "clean", "sessions", "usage", "init", "install", "uninstall", "banner", "leave")
 
 
 @pytest.mark.parametrize("words", [("--help",), *((command, "--help") for command in COMMANDS)], ids=" ".join)
@@ -234,6 +234,8 @@ def test_help_is_chinese(words: tuple[str, ...], tmp_path: Path) -> None:
         ("clean", "4194304"),
         ("clean", "--session", "20200101-000000-0", "--yes"),
         ("sessions",),
+        ("usage",),
+        ("usage", "--since", "7d"),
         ("banner",),
         ("init", "cash"),
         ("install", "--shell", "bash"),

@@ -307,6 +307,26 @@ def test_a_session(world: World) -> None:
     assert world.run("sessions")[0] == code
 
 
+def test_a_session_without_a_record_still_runs(world: World) -> None:
+    """It was started with another state folder, or its disk is full: nothing of it is left over while it lives."""
+    mark = f"100.{os.getpid()}"
+    script = f"/bin/sh -c '/usr/bin/setsid /bin/sleep {mark} & exit'; echo up; read line"
+    child = subprocess.Popen(
+        [*HANDWASH, "safe-srun", "--local", "/bin/bash", "-c", script], start_new_session=True,
+        env={**world.env, "XDG_STATE_HOME": str(world.folder / "other")},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None and child.stdout.readline() == "up\n"
+    try:
+        until(lambda: any(mark in row["command"] for row in world.json("check")[1]["processes"]["items"]))
+        rows = world.json("check")[1]["processes"]["items"]
+        (row,) = [row for row in rows if row["command"].endswith(f"sleep {mark}")]
+        assert (row["whose"], row["leftover"]) == ("living-job", False)
+    finally:
+        child.communicate("\n", timeout=20)
+    assert not any(mark in row["command"] for row in world.json("check")[1]["processes"]["items"])
+
+
 def test_json_before_the_command(world: World) -> None:
     """`handwash --json where` is where, not status."""
     code, out, _err = world.run("--json", "where")

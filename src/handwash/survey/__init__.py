@@ -102,10 +102,12 @@ def _look_at_processes() -> dict[str, Any]:
     from handwash import opened
     from handwash.srun import record
 
+    rows = processes.look()
     return {
-        "rows": processes.look(),
+        "rows": rows,
         "opened_beside": opened.look(),
-        "running_sessions": record.running(),
+        # Without a record (a full disk, another state folder) a session is known by its supervisor.
+        "running_sessions": sorted({*record.running(), *processes.watched_sessions(rows)}),
         "helpers": record.helper_pids(),
     }
 

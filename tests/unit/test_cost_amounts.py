@@ -36,7 +36,9 @@ def test_no_limit():
     assert amounts.time_limit("0:01") == 60
 
 
-@pytest.mark.parametrize("text", ["", "x", "1:", ":1", "1:2:3:4", "1-2-3", "-5", "1 ", "１", "1.5", "1h", "1:2-3", "9" * 30])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1:", ":1", "1:2:3:4", "1-2-3", "-5", "1 ", "１", "1.5", "1h", "1:2-3", "9" * 30]
+)
 def test_no_time(text):
     with pytest.raises(Unreadable):
         amounts.time_limit(text)
@@ -133,7 +135,12 @@ def lines(*text):
 blank_free = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zs", "Zl", "Zp")), min_size=1, max_size=8)
 
 
-@given(st.lists(st.lists(st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=8), max_size=3), max_size=4))
+@given(
+    st.lists(
+        st.lists(st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=8), max_size=3),
+        max_size=4,
+    )
+)
 def test_quoted_words_come_through_whole(rows):
     """Whatever is in quotes, backslashes escaped."""
     written = ["#SBATCH " + " ".join("-J'" + quoted(word) + "'" for word in row) for row in rows]
@@ -167,7 +174,17 @@ def test_another_schedulers_lines_are_named():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  \n", "echo\n", "#SBATCH -n1\n", "#!/bin/sh\r\n", "#!/bin/sh\n\0", "#!/bin/sh\n#SBATCH -J 'a\n", "#!/bin/sh\n#SBATCH :\n"]
+    "text",
+    [
+        "",
+        "  \n",
+        "echo\n",
+        "#SBATCH -n1\n",
+        "#!/bin/sh\r\n",
+        "#!/bin/sh\n\0",
+        "#!/bin/sh\n#SBATCH -J 'a\n",
+        "#!/bin/sh\n#SBATCH :\n",
+    ],
 )
 def test_what_sbatch_refuses(text):
     with pytest.raises(Unreadable):

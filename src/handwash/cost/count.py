@@ -57,6 +57,7 @@ def part(asked: Request, partitions: Partitions) -> tuple[Part, list[str], list[
     if chosen is None and not asked.exclusive:
         unknown.append(_("Should the partition give whole nodes, all their GPUs are held."))
     low, high = _count(asked, chosen, why)
+    why[:] = dict.fromkeys(why)
     if high == 0:
         why.append(_("It asks for no GPU: a job on CPUs alone costs no GPU-hours."))
         # Without the partition's word it may yet be given whole nodes.
@@ -107,47 +108,53 @@ def _limit(asked: Request, chosen: tuple[Limits, ...] | None, why: list[str]) ->
 
 
 def _count(asked: Request, chosen: tuple[Limits, ...] | None, why: list[str]) -> tuple[Fraction, Fraction | None]:
-    """The fewest and the most GPUs; None for the most where that cannot be told."""
-    groups = None if chosen is None else [group for one in chosen for group in one.groups]
-    nodes = _nodes(asked, groups)
-    low, high = _asked_for(asked, nodes, groups, why)
-    by_partition = any(one.whole_nodes for one in chosen or ())
-    if not asked.exclusive and not by_partition:
+    """The fewest and the most GPUs, in whichever of the partitions; None for the most where that cannot be told."""
+    if chosen is not None:
+        found = [_in_partition(asked, one, why) for one in chosen]
+        highs = [high for _low, high in found]
+        return min(low for low, _high in found), None if None in highs else max(
+            high for high in highs if high is not None
+        )
+    low, most = asked.nodes
+    bounds = _asked_for(asked, (low, low if most is None else most), None, why)
+    if not asked.exclusive:
+        return bounds
+    why.append(_("--exclusive takes whole nodes, all their GPUs: how many that is could not be told."))
+    return bounds[0], None
+
+
+def _in_partition(asked: Request, one: Limits, why: list[str]) -> tuple[Fraction, Fraction | None]:
+    each = _each_node(asked, one.groups)
+    nodes = _nodes(asked, len(each))
+    low, high = _asked_for(asked, nodes, one.groups, why)
+    if low > sum(each):
+        sentence = _("Partition {name} has no nodes with so many GPUs: there the job waits or is refused.")
+        why.append(sentence.format(name=one.name))
+    if not (asked.exclusive or one.whole_nodes) or not each or not each[-1]:
         return low, high
-    if groups is None:
-        why.append(_("--exclusive takes whole nodes, all their GPUs: how many that is could not be told."))
-        return low, None
-    each = _each_node(asked, groups)
-    if not each or not each[-1]:
-        return low, high
-    fewest = Fraction(sum(each[: nodes[0]]))
-    most = Fraction(sum(each[-nodes[1] :]))
-    if by_partition and not asked.exclusive:
-        name = next(one.name for one in chosen or () if one.whole_nodes)
-        sentence = _("Partition {name} gives whole nodes: all GPUs of each node are held, {gpus}.")
-    else:
-        name = ""
-        sentence = _("--exclusive takes whole nodes: all GPUs of each node are held, {gpus}.")
+    fewest, most = Fraction(sum(each[: nodes[0]])), Fraction(sum(each[-nodes[1] :]))
+    sentence = (
+        _("--exclusive takes whole nodes: all GPUs of each node are held, {gpus}.")
+        if asked.exclusive
+        else _("Partition {name} gives whole nodes: all GPUs of each node are held, {gpus}.")
+    )
     gpus = str(each[-1]) if each[0] == each[-1] else f"{each[0]}-{each[-1]}"
-    why.append(sentence.format(name=name, gpus=gpus))
-    # Where only some of the partitions give whole nodes, the fewest are those asked for.
-    sure = asked.exclusive or all(one.whole_nodes for one in chosen or ())
-    return (max(low, fewest) if sure else low), max(high or Fraction(0), most)
+    why.append(sentence.format(name=one.name, gpus=gpus))
+    return max(low, fewest), max(high or Fraction(0), most)
 
 
-def _nodes(asked: Request, groups: list[Group] | None) -> tuple[int, int]:
-    """How many nodes, at the fewest and at the most; no more than there are."""
+def _nodes(asked: Request, there: int) -> tuple[int, int]:
+    """How many nodes, at the fewest and at the most; no more than there are that will do."""
     low, high = asked.nodes
     most = low if high is None else high
     total = asked.per_job
     if total is not None and total.gpus and asked.nodes == (1, 1) and not asked.names:
         # Each node of the job has one of its GPUs at least; how many nodes that makes is Slurm's choice.
         most = max(most, total.gpus)
-    there = sum(group.count for group in groups) if groups is not None else most
-    return low, max(low, min(most, there))
+    return low, max(low, min(most, there)) if there else most
 
 
-def _each_node(asked: Request, groups: list[Group]) -> list[int]:
+def _each_node(asked: Request, groups: tuple[Group, ...]) -> list[int]:
     """The GPUs of each node on which the job may run, fewest first."""
     each: list[int] = []
     named = set(asked.names)
@@ -156,13 +163,13 @@ def _each_node(asked: Request, groups: list[Group]) -> list[int]:
         # A job that names nodes and wants more of them gets others too.
         if named and (asked.nodes[1] or asked.nodes[0]) > len(named):
             count = group.count
-        if group.gpus >= asked.per_node.gpus:
+        if group.gpus >= asked.per_node.gpus and (group.gpus or not asked.any_gpus):
             each += [group.gpus] * count
     return sorted(each)
 
 
 def _asked_for(
-    asked: Request, nodes: tuple[int, int], groups: list[Group] | None, why: list[str]
+    asked: Request, nodes: tuple[int, int], groups: tuple[Group, ...] | None, why: list[str]
 ) -> tuple[Fraction, Fraction | None]:
     if asked.per_job is not None and asked.per_job.any():
         return _pieces(asked.per_job, groups, why)
@@ -197,7 +204,7 @@ def _nodes_sentence(asked: Request, nodes: tuple[int, int]) -> str:
     return sentence.format(tasks=asked.tasks[0], low=nodes[0], high=nodes[1])
 
 
-def _pieces(gres: Gres, groups: list[Group] | None, why: list[str]) -> tuple[Fraction, Fraction]:
+def _pieces(gres: Gres, groups: tuple[Group, ...] | None, why: list[str]) -> tuple[Fraction, Fraction]:
     """A list of resources as GPUs; parts of a GPU count as the fraction that they are where the nodes say into how many
     parts their GPUs are cut, else as a GPU at most."""
     low = high = Fraction(gres.gpus)
@@ -230,7 +237,7 @@ def _pieces(gres: Gres, groups: list[Group] | None, why: list[str]) -> tuple[Fra
     return low, high
 
 
-def _shares(name: str, groups: list[Group] | None) -> list[Fraction]:
+def _shares(name: str, groups: tuple[Group, ...] | None) -> list[Fraction]:
     """Which part of a GPU one piece is, on the nodes that have such pieces."""
     found = []
     for group in groups or ():

@@ -436,8 +436,8 @@ def test_it_is_started_from_anywhere(cluster: World, tmp_path: Path) -> None:
     """In a folder that is gone, too."""
     gone = tmp_path / "gone"
     gone.mkdir()
+    line = ["/bin/sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "sh", str(gone), *HANDWASH]
     done = subprocess.run(
-        ["/bin/sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "sh", str(gone), *HANDWASH, "cost", "--", "srun", "-G1", "-t60", "a"],
-        env=cluster.env, capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+        [*line, "cost", "--", "srun", "-G1", "-t60", "a"], env=cluster.env, capture_output=True, text=True, timeout=30
+    )
     assert done.stdout.startswith("yes: at most 1 "), done

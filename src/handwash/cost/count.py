@@ -55,7 +55,7 @@ def part(asked: Request, partitions: Partitions) -> tuple[Part, list[str], list[
         if complaint:
             unknown.append(complaint)
     if chosen is None and not asked.exclusive:
-        unknown.append(_("Should the partition give whole nodes, all their GPUs are held."))
+        why.append(_("Should the partition give whole nodes, all their GPUs are held."))
     low, high = _count(asked, chosen, why)
     why[:] = dict.fromkeys(why)
     if high == 0:

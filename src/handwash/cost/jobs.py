@@ -55,9 +55,9 @@ def of(
     used = next((place for place, one in enumerate(line.components) if one.command), len(line.components) - 1)
     components = line.components[: used + 1] if command == "sbatch" else line.components
     if line.doubtful:
-        raise Unreadable(_("the option {option} is not known here.").format(option=line.doubtful))
+        raise Unreadable(_("The option {option} is not known here.").format(option=line.doubtful))
     if any(DYNAMIC in word for one in components for word in (*one.words, *one.command[:1])):
-        raise Unreadable(_("an option is in a variable."))
+        raise Unreadable(_("An option is in a variable."))
     if line.has("test-only"):
         return Found(Cost(NO, (_("--test-only asks when it would start, and makes no job."),)))
     commands = tuple(one.command for one in line.components if one.command) if command != "sbatch" else ()
@@ -86,7 +86,7 @@ def _step(line: CommandLine, env: Mapping[str, str], sources: Sources, inside: b
     if inside:
         return Cost(NO, (_("It runs inside the job, which is billed as a whole."),))
     if DYNAMIC in job:
-        raise Unreadable(_("an option is in a variable."))
+        raise Unreadable(_("An option is in a variable."))
     queue = sources.jobs()
     step = _("It is a step of job {job} and adds nothing to what that costs.").format(job=job)
     if isinstance(queue, Unknown):
@@ -146,7 +146,7 @@ def _script_options(words: Sequence[str]) -> tuple[Option, ...]:
         words, 0, lambda name: PLUG_INS.get(name, "unknown"), lambda: None, SBATCH
     )
     if doubtful:
-        raise Unreadable(_("the option {option} is not known here.").format(option=doubtful))
+        raise Unreadable(_("The option {option} is not known here.").format(option=doubtful))
     if component.command or end < len(words):
         wrong = component.command[0] if component.command else words[end]
         raise Unreadable(_("{word} in an #SBATCH line is no option.").format(word=wrong))
@@ -172,7 +172,7 @@ def _new_job(
         options.add_variables(variables, env, table)
         options.add(last)
         if any(DYNAMIC in value for value in options.values.values()):
-            raise Unreadable(_("an option is in a variable."))
+            raise Unreadable(_("An option is in a variable."))
         asked = request.request(options, command)
         complaint = request.unclear_cluster(asked)
         part, reasons, missing = count.part(

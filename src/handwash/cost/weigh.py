@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _STARTER_WORD = re.compile(r"(?<![\w.-])(safe-srun|srun|salloc|sbatch)(?![\w.-])")
 _OTHER_SHELLS = frozenset(("csh", "tcsh", "fish", "pwsh", "xonsh", "nu", "elvish"))
-# Code that runs code that runs code: enough, and no endless turning where a script runs itself.
+# Code that runs code that runs code: enough of it, and an end where a script runs itself.
 _DEEPEST = 8
+_MOST_COMMANDS = 2000
 # The job that a command is about to be inside of, in the place of its number.
 _NEW_JOB = "new"
 _SCHEDULERS_VARIABLES = ("SLURM", "SBATCH_", "SALLOC_", "CUDA_VISIBLE_DEVICES")
@@ -34,9 +35,11 @@ class Place:
     """Where a command is met. `env`: its environment; `inside`: in a job that is judged already, so that only new jobs count.
 
     `moved`: the working directory is no longer the one here. `code`: it stands in shell code, with others around it.
+    `seen`: a mark for each command that has been judged so far.
     """
 
     env: Mapping[str, str]
+    seen: list[None]
     inside: bool = False
     moved: bool = False
     code: bool = False
@@ -45,7 +48,7 @@ class Place:
 
 def weigh(words: Sequence[str], env: Mapping[str, str], sources: Sources) -> Cost:
     """The verdict on a command line, as it would be typed in this shell with this environment."""
-    return _weigh(list(words), Place(env), sources)
+    return _weigh(list(words), Place(env, []), sources)
 
 
 def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
@@ -54,7 +57,8 @@ def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
         del words[0]
     if not words:
         return Cost(NO, (_("There is no command in it."),))
-    if place.depth > _DEEPEST:
+    place.seen.append(None)
+    if place.depth > _DEEPEST or len(place.seen) > _MOST_COMMANDS:
         return _cannot_judge(words[0])
     if DYNAMIC in words[0]:
         return Cost(UNKNOWN, unknown=(_("The name of the command is in a variable."),))

@@ -155,6 +155,8 @@ UNKNOWN = [
     "srun --gpu 2 a",
     "srun --no-such-option 2 a",
     "srun -N 4-2 --gres=gpu:1 a",
+    "srun -F hosts --gres=gpu:1 a",
+    "srun -m arbitrary --gres=gpu:1 a",
     "srun -p nowhere hostname",
     "srun -M a,b hostname",
     "ssh n1 python train.py",

@@ -153,6 +153,8 @@ def _shape(options: Options, command: str) -> tuple[tuple[int, int | None], tupl
     tasks, per_node = options.number("ntasks"), options.number("ntasks-per-node")
     given, named = options.get("nodes"), expand_hostlist(options.get("nodelist") or "")
     arbitrary = (options.get("distribution") or "").lower().startswith("arbitrary")
+    if given is None and (options.get("nodefile") is not None or (arbitrary and not named)):
+        raise amounts.Unreadable(_("The nodes are named in a file, which is not read here."))
     if arbitrary and named and tasks is None:
         tasks = len(named)
     low, high = 1, None

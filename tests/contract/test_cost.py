@@ -34,8 +34,12 @@ H = 3600
 
 
 @pytest.fixture
-def cluster(world: World) -> World:
-    """A login node of a cluster whose sinfo answers, and on which everything else that is started leaves a mark."""
+def cluster(world: World, fake_driver: FakeDriver) -> World:
+    """A login node of a cluster whose sinfo answers, and on which everything else that is started leaves a mark.
+
+    Its driver has no GPU: this machine's own may have some, or the device files of somebody's test cluster.
+    """
+    world.env.update(fake_driver.gpus(0).env())
     (world.folder / "sinfo").write_text(SINFO)
     world.script("sinfo", f"exec /bin/cat {world.folder}/sinfo")
     for name in ("srun", "sbatch", "salloc", "safe-srun", "scancel", "python", "env", "nohup", "mine"):
@@ -326,7 +330,7 @@ def test_slurm_is_asked_no_more_than_it_takes(cluster: World) -> None:
     assert asked("srun -G1 a : -G1 b") == "sinfo\n"
     assert asked("bash -c 'srun -G1 a; sbatch -G1 --wrap b'") == "sinfo\n"
     assert asked("srun -G1 a", SLURM_JOB_ID="5") == "squeue\n"
-    for line in ("ls", "scancel 3", "nvidia-smi", "srun --help", "ssh n1", "srun -t soon a"):
+    for line in ("ls", "scancel 3", "nvidia-smi", "srun --help", "ssh n1", "srun -t soon a", "python x.py"):
         assert asked(line) == "", line
 
 
@@ -420,7 +424,7 @@ def test_wrong_usage(cluster: World) -> None:
         code, out, err = cluster.run("cost", *words)
         assert (code, out) == (2, "") and err, words
     # Without the dashes too, where no file is meant.
-    assert cluster.run("cost", "srun", "-G1", "-t60", "--json")[1].startswith("yes: at most 1 GPU-hours")
+    assert cluster.run("cost", "srun", "-G1", "-t60", "a", "--json")[1].startswith("yes: at most 1 GPU-hours")
     assert cluster.run("--json", "cost", "--", "ls")[1].startswith("{")
     assert "SCRIPT" in cluster.run("cost", "--help")[1]
 
@@ -438,7 +442,7 @@ def test_it_is_started_from_anywhere(cluster: World, tmp_path: Path) -> None:
     """In a folder that is gone, too."""
     gone = tmp_path / "gone"
     gone.mkdir()
-    line = ["/bin/sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "sh", str(gone), *HANDWASH]
+    line = ["/bin/sh", "-c", 'cd "$1" && /bin/rmdir "$1" && shift && exec "$@"', "sh", str(gone), *HANDWASH]
     done = subprocess.run(
         [*line, "cost", "--", "srun", "-G1", "-t60", "a"], env=cluster.env, capture_output=True, text=True, timeout=30
     )

@@ -15,6 +15,7 @@ from handwash.exits import Exit
 from handwash.messages import _, ngettext
 from handwash.model import Unknown
 from handwash.render import harmless
+from handwash.survey import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from typing import Any, Union
 
     from handwash.cost.count import Part, Partitions
-    from handwash.model import Survey
+    from handwash.model import Job, Survey
+
+    Jobs = Union[tuple[Job, ...], Unknown]
 
 _CODES = {
     verdict.NO: Exit.CLEAN,
@@ -31,6 +34,7 @@ _CODES = {
     verdict.UNKNOWN: Exit.UNKNOWN,
 }
 _TEXT_CAP = 256 * 1024
+_JOB = ("SLURM_JOB_ID", "SLURM_JOBID")
 
 
 def command(settings: Config, words: list[str]) -> int:
@@ -134,6 +138,7 @@ def _what(part: Part) -> str:
 def _sources(deadline: float) -> Sources:
     """What a verdict may ask of this node and of Slurm: each thing once, under the deadline (seconds)."""
     asked: dict[str, Partitions] = {}
+    queue: list[Jobs] = []
     seen: list[Survey] = []
 
     def partitions(cluster: str) -> Partitions:
@@ -141,15 +146,30 @@ def _sources(deadline: float) -> Sources:
             asked[cluster] = _partitions(cluster, deadline)
         return asked[cluster]
 
-    def jobs() -> Any:
-        return seen[0].jobs if seen else survey.take(deadline, only=("jobs",)).jobs
+    def jobs() -> Jobs:
+        if not queue:
+            queue.append(_jobs(deadline))
+        return queue[0]
 
     def here() -> Here:
         if not seen:
-            seen.append(survey.take(deadline, only=("node", "jobs", "gpus")))
+            # The queue tells of the job that this shell is in: where there is none, it is not asked.
+            inside = any(world.env.get(name) for name in _JOB) or procfs.slurm_cgroup("self")[0] is not None
+            seen.append(survey.take(deadline, only=("node", "gpus", *(("jobs",) if inside else ()))))
         return Here(seen[0].node, seen[0].gpus, seen[0].jobs, seen[0].gpus_in_part)
 
     return Sources(partitions, jobs, here, lambda path: _text(path, _TEXT_CAP), _script)
+
+
+def _jobs(deadline: float) -> Jobs:
+    from handwash.schedulers import slurm
+
+    try:
+        return slurm.parse_squeue(run.run(slurm.squeue_argv(world.uid()), deadline))
+    except run.CouldNotTell as reason:
+        return Unknown(str(reason))
+    except OSError as error:
+        return Unknown(_("squeue could not be asked: {said}.").format(said=error.strerror))
 
 
 def _partitions(cluster: str, deadline: float) -> Partitions:

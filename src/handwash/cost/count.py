@@ -98,7 +98,9 @@ def _limit(asked: Request, chosen: tuple[Limits, ...] | None, why: list[str]) ->
     if None in times:
         name = chosen[times.index(None)].name
         why.append(
-            _("No --time is given, and partition {name} sets no limit: it runs until you end it.").format(name=name)
+            _(
+                "No --time is given, and partition {name} sets no limit: it runs until you end it, for a year at most."
+            ).format(name=name)
         )
         return None, True
     longest = max(seconds for seconds in times if seconds is not None)

@@ -160,6 +160,7 @@ UNKNOWN = [
     "srun --no-such-option 2 a",
     "srun -N 4-2 --gres=gpu:1 a",
     "srun -F hosts --gres=gpu:1 a",
+    "srun --gpus-per-socket=1 a",
     "srun -m arbitrary --gres=gpu:1 a",
     "srun -p nowhere hostname",
     "srun -M a,b hostname",

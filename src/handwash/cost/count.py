@@ -142,7 +142,7 @@ def _in_partition(asked: Request, one: Limits, why: list[str]) -> tuple[Fraction
     )
     gpus = str(each[-1]) if each[0] == each[-1] else f"{each[0]}-{each[-1]}"
     why.append(sentence.format(name=one.name, gpus=gpus))
-    return max(low, fewest), max(high or Fraction(0), most)
+    return max(low, fewest), max(high, most)
 
 
 def _nodes(asked: Request, there: int) -> tuple[int, int]:
@@ -172,7 +172,7 @@ def _each_node(asked: Request, groups: tuple[Group, ...]) -> list[int]:
 
 def _asked_for(
     asked: Request, nodes: tuple[int, int], groups: tuple[Group, ...] | None, why: list[str]
-) -> tuple[Fraction, Fraction | None]:
+) -> tuple[Fraction, Fraction]:
     if asked.per_job is not None and asked.per_job.any():
         return _pieces(asked.per_job, groups, why)
     bounds = [(Fraction(0), Fraction(0))]
@@ -187,12 +187,7 @@ def _asked_for(
         bounds.append((each_low * asked.tasks[0], each_high * tasks_high))
     if asked.per_socket.any():
         each_low, each_high = _pieces(asked.per_socket, groups, why)
-        if asked.sockets is not None:
-            bounds.append((each_low * nodes[0] * asked.sockets, each_high * nodes[1] * asked.sockets))
-        else:
-            most = max((group.gpus for group in groups or ()), default=0)
-            why.append(_("--gpus-per-socket without --sockets-per-node: at most all GPUs of each node."))
-            return max(each_low, *(low for low, _high in bounds)), Fraction(most * nodes[1]) if most else None
+        bounds.append((each_low * nodes[0] * asked.sockets, each_high * nodes[1] * asked.sockets))
     return max(low for low, _high in bounds), max(high for _low, high in bounds)
 
 

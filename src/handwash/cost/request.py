@@ -62,8 +62,8 @@ class Options:
 class Request:
     """One component. `nodes`, `tasks`: the fewest and the most; None for as many as there are.
 
-    `per_job`, `per_node`, `per_task`, `per_socket`: what is asked for each of them; `sockets`: on each node, None where not
-    told. `time_s`: seconds, None for no limit or none named (`time_given` tells which). `names`: the nodes named.
+    `per_job`, `per_node`, `per_task`, `per_socket`: what is asked for each of them; `sockets`: on each node, 0 where
+    not told. `time_s`: seconds, None for no limit or none named (`time_given` tells which). `names`: the nodes named.
     """
 
     nodes: tuple[int, int | None] = (1, 1)
@@ -72,7 +72,7 @@ class Request:
     per_node: Gres = Gres()
     per_task: Gres = Gres()
     per_socket: Gres = Gres()
-    sockets: int | None = None
+    sockets: int = 0
     exclusive: bool = False
     time_given: str | None = None
     time_s: int | None = None
@@ -110,7 +110,7 @@ def request(options: Options, command: str) -> Request:
     exclusive = options.get("exclusive")
     sockets = options.number("sockets-per-node")
     if sockets is None and per_socket.any():
-        sockets = _sockets_of_tasks(options)
+        raise amounts.Unreadable(_("--gpus-per-socket needs --sockets-per-node."))
     limit = options.get("time")
     return Request(
         nodes=nodes,
@@ -119,7 +119,7 @@ def request(options: Options, command: str) -> Request:
         per_node=per_node,
         per_task=per_task,
         per_socket=per_socket,
-        sockets=sockets,
+        sockets=sockets or 0,
         exclusive=exclusive is not None and exclusive.lower() not in _SHARING_WORDS,
         time_given=limit,
         time_s=None if limit is None else amounts.time_limit(limit),
@@ -138,11 +138,6 @@ def _most(one: Gres, other: Gres | None) -> Gres:
     """Both options set the same field of the job: of one kind the last is in force, of two kinds each."""
     other = other or Gres()
     return Gres(max(one.gpus, other.gpus), max(one.shards, other.shards), max(one.mps, other.mps))
-
-
-def _sockets_of_tasks(options: Options) -> int | None:
-    tasks, each = options.number("ntasks"), options.number("ntasks-per-socket")
-    return -(-tasks // each) if tasks and each else None
 
 
 def _shape(options: Options, command: str) -> tuple[tuple[int, int | None], tuple[int, int | None]]:

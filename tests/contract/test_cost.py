@@ -227,6 +227,7 @@ def test_a_batch_script(cluster: World) -> None:
     assert ask(cluster, "--", "env", "-u", "SBATCH_GRES", "sbatch", path, env=env)["max_gpu_hours"] == 2
     # As sbatch finds it: in --chdir, in this folder, along the PATH.
     assert ask(cluster, "--", "sbatch", "-D", str(cluster.folder), "job.sh")["gpus"] == 2
+    assert ask(cluster, "--", "sbatch", "-D", str(cluster.folder), "./job.sh")["verdict"] == "unknown"
     assert ask(cluster, "--", "sbatch", "job.sh", cwd=cluster.folder)["gpus"] == 2
     assert ask(cluster, "job.sh", cwd=cluster.folder)["gpus"] == 2
     batch(cluster, "#SBATCH -G5", name="bin/on-path.sh")
@@ -249,7 +250,10 @@ def test_scripts_of_every_kind(cluster: World) -> None:
         ["#SBATCH --foo"],
     ):
         assert ask(cluster, batch(cluster, *lines))["verdict"] == "unknown", lines
-    assert ask(cluster, "--", "sbatch", "--ignore-pbs", batch(cluster, "#PBS -l walltime=1"))["verdict"] == "no"
+    foreign = batch(cluster, "#PBS -l walltime=1")
+    assert ask(cluster, "--", "sbatch", "--ignore-pbs", foreign)["verdict"] == "no"
+    assert ask(cluster, "--", "sbatch", foreign, env={"SBATCH_IGNORE_PBS": "1"})["verdict"] == "no"
+    assert "no #SBATCH line" in ask(cluster, batch(cluster, "ls"))["why"][0]
     plain = cluster.folder / "plain"
     plain.write_text("#SBATCH -G1\n")
     assert ask(cluster, str(plain))["verdict"] == "unknown"
@@ -398,6 +402,7 @@ def test_what_a_person_reads(cluster: World) -> None:
     )
     shown = said("--", "sbatch", "-a1-10", "-G1", "-t60", "--wrap", "a").splitlines()
     assert shown[0] == "yes: at most 10 GPU-hours (10 × 1 GPU × 1:00:00)" and "scancel" in shown[-1]
+    assert said("--", "srun", "-G1", "-t5", "a").startswith("yes: at most 0.084 GPU-hours (1 GPU × 0:05:00)\n")
     assert said("--", "srun", "-p", "free", "-G1", "a").startswith(
         "yes: GPU-hours without a limit, for as long as it runs"
     )

@@ -185,6 +185,28 @@ def test_a_script(cluster: Cluster, name: str, more: tuple[str, ...]) -> None:
         compare(answer, found)
 
 
+def test_where_a_script_is_looked_for(cluster: Cluster) -> None:
+    """In the working directory, in that of --chdir, and along the PATH."""
+    folder = cluster.home("alice") / "folder"
+    folder.mkdir(exist_ok=True)
+    (folder / "here.sh").write_text("#!/bin/sh\n#SBATCH -G1 -t 7\nexec sleep 600\n")
+    folder.chmod(0o755)
+    (folder / "here.sh").chmod(0o755)
+    by_path = {"PATH": f"{folder}:{cluster.env('alice')['PATH']}"}
+    options: list[tuple[tuple[str, ...], dict[str, Any]]] = [
+        ((), {"cwd": folder}),
+        ((), {"env": by_path}),
+        (("-D", "folder"), {}),
+    ]
+    for words, place in options:
+        answer = said(cluster, "--", "sbatch", *words, "here.sh", **place)
+        with running(cluster, "sbatch", "--parsable", *words, "here.sh", **place) as found:
+            compare(answer, found)
+    words = ("sbatch", "-D", str(folder), "./here.sh")
+    assert cluster.run(words, user="alice").returncode != 0
+    assert cluster.run(["handwash", "cost", "--", *words], user="alice").returncode == 3
+
+
 def test_the_environment(cluster: Cluster) -> None:
     """Its options are taken as the commands take them: above the script's, below the command line's."""
     env = {"SBATCH_GPUS": "2", "SBATCH_TIMELIMIT": "9", "SBATCH_EXCLUSIVE": "user"}

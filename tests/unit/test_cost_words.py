@@ -191,7 +191,7 @@ def test_a_script_that_runs_itself_comes_to_an_end():
     looping = Sources(
         *(getattr(sources(), name) for name in ("partitions", "jobs", "here")),
         lambda _path: "#!/bin/sh\n" + "./self.sh\n" * 50,
-        lambda _w, _f: "",
+        lambda _word, _folder: "",
     )
     assert weigh(["./self.sh"], {}, looping).verdict == verdict.UNKNOWN
 

@@ -131,7 +131,7 @@ def _what(part: Part) -> str:
         many = ngettext("{count} GPU", "{count} GPUs", 1 if part.high == 1 else 2)
         gpus = many.format(count=count.number(part.high))
     if part.limit_s is not None:
-        gpus += f" × {render.duration(part.limit_s)}"
+        gpus += f" × {count.clock(part.limit_s)}"
     return f"{part.copies} × {gpus}" if part.copies != 1 else gpus
 
 
@@ -187,10 +187,8 @@ def _partitions(cluster: str, deadline: float) -> Partitions:
 
 
 def _script(word: str, folder: str) -> Union[str, Unknown]:
-    """A batch script as sbatch finds it: in the folder of --chdir or this one, then along the PATH (sbatch.c)."""
-    if "/" in word and not os.path.isabs(word) and word.startswith("."):
-        return _text(word, SIZE_CAP)
-    for place in (folder or ".", *(world.env.get("PATH", "").split(":"))):
+    """A batch script as sbatch finds it: in the folder of --chdir, along the PATH, in this folder (opt.c, 22.05)."""
+    for place in () if word.startswith(".") else (folder or ".", *world.env.get("PATH", "").split(":")):
         path = os.path.join(place, word)
         if os.path.exists(path):
             return _text(path, SIZE_CAP)

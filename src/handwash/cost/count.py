@@ -88,7 +88,7 @@ def _limit(asked: Request, chosen: tuple[Limits, ...] | None, why: list[str]) ->
                 sentence = _(
                     "--time={time} is more than partition {name} allows ({limit}): there the job waits or is refused."
                 )
-                why.append(sentence.format(time=asked.time_given, name=one.name, limit=duration(one.max_s)))
+                why.append(sentence.format(time=asked.time_given, name=one.name, limit=clock(one.max_s)))
         if asked.time_s is None:
             why.append(_("--time={time} asks for no time limit.").format(time=asked.time_given))
         return asked.time_s, True
@@ -105,7 +105,7 @@ def _limit(asked: Request, chosen: tuple[Limits, ...] | None, why: list[str]) ->
         return None, True
     longest = max(seconds for seconds in times if seconds is not None)
     sentence = _("No --time is given: partition {name} sets {limit}.")
-    why.append(sentence.format(name=chosen[times.index(longest)].name, limit=duration(longest)))
+    why.append(sentence.format(name=chosen[times.index(longest)].name, limit=clock(longest)))
     return longest, True
 
 
@@ -224,7 +224,7 @@ def _pieces(gres: Gres, groups: tuple[Group, ...] | None, why: list[str]) -> tup
                 )
             )
         else:
-            # A share of MPS is one of a single GPU; each shard lies on one GPU.
+            # More than nothing; a share of MPS is one of a single GPU, and each shard lies on one.
             low += Fraction(1, 1000000)
             high += 1 if name == "mps" else count
             sentence = _(
@@ -252,3 +252,9 @@ def number(value: Fraction) -> str:
     """A number of GPUs or GPU-hours for a person: three decimals, rounded up, since all are bounds from above."""
     thousandths = -(-value.numerator * 1000 // value.denominator)
     return f"{thousandths / 1000:.3f}".rstrip("0").rstrip(".")
+
+
+def clock(seconds: int) -> str:
+    """A time limit with its hours, always: `0:05:00`, since `5:00` would be read as hours too."""
+    text = duration(seconds)
+    return text if text.count(":") == 2 else f"0:{text:0>5}"

@@ -116,17 +116,19 @@ def _batch(
         if not line.has("external"):
             return Cost(UNKNOWN, unknown=(_("sbatch reads the script from standard input, which is not read here."),))
     else:
-        folder = line.get("chdir") or ""
         text: str | Unknown = (
             Unknown(_("The folder in which {path} is looked for is not this one.").format(path=name))
             if moved and not name.startswith("/")
-            else sources.script(name, folder)
+            else sources.script(name, line.get("chdir") or "")
         )
         if isinstance(text, Unknown):
             return Cost(UNKNOWN, unknown=(text.why,))
         found = script.directives(text)
         written = [_script_options(words) for words in found.components]
-        if found.foreign and not line.has("ignore-pbs"):
+        if not any(found.components):
+            why.append(_("There is no #SBATCH line in {path}.").format(path=name))
+        ignores = line.has("ignore-pbs") or env.get("SBATCH_IGNORE_PBS", "0") != "0"
+        if found.foreign and not ignores and not any(one.name == "ignore-pbs" for part in written for one in part):
             sentence = _("sbatch also reads the lines of another scheduler in it, which are not read here: {line}")
             return Cost(UNKNOWN, unknown=(sentence.format(line=found.foreign[:80]),))
         submits = bool(_SUBMITS.search(text))

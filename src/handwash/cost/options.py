@@ -99,7 +99,6 @@ SBATCH_VARIABLES = (
     ("SBATCH_CLUSTERS", "clusters"),
     ("SLURM_CLUSTERS", "clusters"),
     *((f"SBATCH_{name}", option) for name, option in _COMMON[1:]),
-    ("SBATCH_IGNORE_PBS", "ignore-pbs"),
     ("SBATCH_DISTRIBUTION", "distribution"),
     ("SBATCH_THREADS_PER_CORE", "threads-per-core"),
 )

@@ -247,7 +247,7 @@ def _after(words: list[str], place: Place) -> Place:
 
 def _scontrol(words: list[str]) -> Cost:
     """Asking is free; what changes a job can let it start, or run longer."""
-    verb = next((word for word in words if not word.startswith("-")), "help")
+    verb = next((word for word in words if not word.startswith("-")), "help").replace(DYNAMIC, "$…")
     asks = verb.lower() in SCONTROL_ASKS or any(one.startswith(verb.lower()) for one in ("show", "ping", "version"))
     if asks:
         return Cost(NO, (_(HARMLESS["squeue"]).format(program="scontrol"),))

@@ -78,6 +78,8 @@ JOBS = {
     "srun -n8 --ntasks-per-gpu=2 -t 1:0:0 a": ("yes", 4, H, 4),
     "srun -p free -n2 --gres=gpu:1 -t 1:0:0 a": ("yes", 2, H, 2),
     "srun -n4 -N1 --gres=gpu:1 -t 1:0:0 a": ("yes", 1, H, 1),
+    "srun -N2 -n1 --gres=gpu:1 -t 1:0:0 a": ("yes", 1, H, 1),
+    "srun -n4 --ntasks-per-node=2 --gres=gpu:1 -t 1:0:0 a": ("yes", 2, H, 2),
     "srun -n20 --gres=gpu:1 -t 1:0:0 a": ("yes", 2, H, 2),  # no more nodes than have GPUs
     "srun --gpus-per-t 1 -n2 -t 1:0:0 a": ("yes", 2, H, 2),
     "srun --time-min=5 --gres=gpu:1 -t 1:0:0 a": ("yes", 1, H, 1),
@@ -333,6 +335,9 @@ def test_slurm_is_asked_no_more_than_it_takes(cluster: World) -> None:
         return mark.read_text() if mark.exists() else ""
 
     assert asked("srun -G1 a : -G1 b") == "sinfo\n"
+    cluster.script("sinfo", f'echo "$3" >>{cluster.folder}/asked; /bin/cat {cluster.folder}/sinfo')
+    assert asked("srun -M far -G1 a") == "--clusters=far\n"
+    cluster.script("sinfo", f"echo sinfo >>{cluster.folder}/asked; /bin/cat {cluster.folder}/sinfo")
     assert asked("bash -c 'srun -G1 a; sbatch -G1 --wrap b'") == "sinfo\n"
     assert asked("srun -G1 a", SLURM_JOB_ID="5") == "squeue\n"
     for line in ("ls", "scancel 3", "nvidia-smi", "srun --help", "ssh n1", "srun -t soon a", "python x.py"):

@@ -56,6 +56,7 @@ LINES = (
     "--gres=none -t 7",
     "-n4 --ntasks-per-node=2 --gres=gpu:1 -t 7",
     "-w n[1-2] -n1 --gres=gpu:1 -t 7",
+    "-N2 -n1 --gres=gpu:1 -t 7",
     "-w n[1-2] -m arbitrary --gres=gpu:1 -t 7",
     "-N2 --threads-per-core=1 --gpus-per-task=1 -t 7",
     "-N1 --sockets-per-node=2 --gpus-per-task=1 -t 7",

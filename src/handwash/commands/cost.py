@@ -90,7 +90,7 @@ def _json(found: Cost) -> dict[str, Any]:
 def _number(value: Union[Fraction, None]) -> Union[int, float, None]:
     if value is None:
         return None
-    return int(value) if value.denominator == 1 else round(float(value), 6)
+    return int(value) if value.denominator == 1 else float(value)
 
 
 def _tell(found: Cost) -> None:

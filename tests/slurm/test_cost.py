@@ -91,6 +91,28 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
+@pytest.fixture
+def cluster_with_shards() -> Iterator[Cluster]:
+    """A cluster whose nodes cut their two GPUs into eight shards."""
+    try:
+        made = Cluster("linuxproc").start()
+    except Unavailable as missing:
+        pytest.skip(f"no test cluster: {missing}")
+    with made:
+        made.stop_controller()
+        for node in ("n1", "n2"):
+            made.stop_slurmd(node)
+        text = made.slurm_conf.read_text().replace("GresTypes=gpu", "GresTypes=gpu,shard")
+        made.slurm_conf.write_text(text.replace("Gres=gpu:a100:2", "Gres=gpu:a100:2,shard:8"))
+        with (made.directory / "gres.conf").open("a") as file:
+            file.write("NodeName=n[1-2] Name=shard Count=8\n")
+        made.start_controller()
+        for node in ("n1", "n2"):
+            made.start_slurmd(node)
+        made.revive()
+        yield made
+
+
 def said(cluster: Cluster, *words: str, **options: Any) -> dict[str, Any]:
     done = cluster.run(["handwash", "cost", "--json", *words], user="alice", **options)
     assert done.stdout, done
@@ -184,6 +206,19 @@ def test_a_script(cluster: Cluster, name: str, more: tuple[str, ...]) -> None:
     answer = said(cluster, *(("--", "sbatch", *more) if more else ()), str(path))
     with running(cluster, "sbatch", "--parsable", *more, str(path)) as found:
         compare(answer, found)
+
+
+def test_parts_of_a_gpu(cluster_with_shards: Cluster) -> None:
+    """Shards, as sinfo names them on a node that has them: the part of a GPU that they are."""
+    for words in (("--gres=shard:1",), ("-N2", "--gres=shard:3"), ("--gres=shard:a100:2",)):
+        job = (*words, "-t", "60", "--wrap", "exec sleep 600")
+        answer = said(cluster_with_shards, "--", "sbatch", *job)
+        with running(cluster_with_shards, "sbatch", "--parsable", *job) as (record,):
+            name, _colon, count = record["JOB_GRES"].rpartition(":")
+            assert name.startswith("shard")
+            # Eight on two GPUs.
+            assert (answer["verdict"], answer["gpus"], answer["limit_s"]) == ("yes", int(count) / 4, seconds(record))
+            assert answer["max_gpu_hours"] == int(count) / 4
 
 
 def test_where_a_script_is_looked_for(cluster: Cluster) -> None:

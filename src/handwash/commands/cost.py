@@ -19,6 +19,7 @@ from handwash.survey import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from fractions import Fraction
     from typing import Any, Union
 
@@ -158,7 +159,17 @@ def _sources(deadline: float) -> Sources:
             seen.append(survey.take(deadline, only=("node", "gpus", *(("jobs",) if inside else ()))))
         return Here(seen[0].node, seen[0].gpus, seen[0].jobs, seen[0].gpus_in_part)
 
-    return Sources(partitions, jobs, here, lambda path: _text(path, _TEXT_CAP), _script)
+    def file(read: Callable[[], str]) -> Union[str, Unknown]:
+        # A file server that hangs must not hold the answer up.
+        return run.looks({"file": read}, deadline)["file"]  # type: ignore[no-any-return]
+
+    return Sources(
+        partitions,
+        jobs,
+        here,
+        lambda path: file(lambda: _text(path, _TEXT_CAP)),
+        lambda word, folder: file(lambda: _script(word, folder)),
+    )
 
 
 def _jobs(deadline: float) -> Jobs:
@@ -186,7 +197,7 @@ def _partitions(cluster: str, deadline: float) -> Partitions:
         return Unknown(_("The partitions could not be told: {said}").format(said=error.strerror))
 
 
-def _script(word: str, folder: str) -> Union[str, Unknown]:
+def _script(word: str, folder: str) -> str:
     """A batch script as sbatch finds it: in the folder of --chdir, along the PATH, in this folder (opt.c, 22.05)."""
     for place in () if word.startswith(".") else (folder or ".", *world.env.get("PATH", "").split(":")):
         path = os.path.join(place, word)
@@ -195,17 +206,16 @@ def _script(word: str, folder: str) -> Union[str, Unknown]:
     return _text(word, SIZE_CAP)
 
 
-def _text(path: str, cap: int) -> Union[str, Unknown]:
-    """The text of a file, which may hold any bytes; nothing but a regular file is opened, so that nothing can hang."""
+def _text(path: str, cap: int) -> str:
+    """The text of a file, which may hold any bytes; nothing but a regular file is opened. Raises CouldNotTell."""
     try:
         if not os.path.isfile(path):
-            return Unknown(_("{path} is no file that can be read.").format(path=path))
+            raise run.CouldNotTell(_("{path} is no file that can be read.").format(path=path))
         with open(path, "rb") as file:
             content = file.read(cap + 1)
     except (OSError, ValueError) as error:
-        return Unknown(
-            _("{path} cannot be read: {error}.").format(path=path, error=getattr(error, "strerror", None) or error)
-        )
+        said = getattr(error, "strerror", None) or error
+        raise run.CouldNotTell(_("{path} cannot be read: {error}.").format(path=path, error=said)) from error
     if len(content) > cap:
-        return Unknown(_("{path} is too large to be read here.").format(path=path))
+        raise run.CouldNotTell(_("{path} is too large to be read here.").format(path=path))
     return content.decode("utf-8", "surrogateescape")

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from handwash.cost.amounts import Gres
 from handwash.frozen import frozen
-from handwash.messages import _, ngettext
+from handwash.messages import _
 from handwash.model import Unknown
 from handwash.render import duration
 
@@ -213,16 +213,12 @@ def _pieces(gres: Gres, groups: tuple[Group, ...] | None, why: list[str]) -> tup
             low += count * min(shares)
             high += count * max(shares)
             parts = _range(1 / max(shares), 1 / min(shares))
-            sentence = ngettext(
-                "gres/{name} is a part of a GPU, which others may share: {count} of {parts} parts counts as {gpus} GPU.",
-                "gres/{name} is a part of a GPU, which others may share: {count} of {parts} parts counts as {gpus} GPUs.",
-                1 if count * max(shares) <= 1 else 2,
+            sentence = _(
+                "gres/{name} is a part of a GPU, others may hold the rest: {count} of {parts} to a GPU, counted as {gpus} GPU. "
+                "A site may bill it otherwise."
             )
-            why.append(
-                sentence.format(
-                    name=name, count=count, parts=parts, gpus=_range(count * min(shares), count * max(shares))
-                )
-            )
+            gpus = _range(count * min(shares), count * max(shares))
+            why.append(sentence.format(name=name, count=count, parts=parts, gpus=gpus))
         else:
             # More than nothing; a share of MPS is one of a single GPU, and each shard lies on one.
             low += Fraction(1, 1000000)

@@ -120,6 +120,8 @@ JOBS = {
     "salloc --gres=gpu:1 -K TERM": ("yes", 1, 2 * H, 2),
     "salloc -N2 --gres=gpu:1 : --gpus=1 -t 1:0:0": ("yes", 3, 2 * H, 5),
     "salloc -n1 srun --gres=gpu:4 a": NOTHING,
+    "salloc -G1 -t 1:0:0 bash -c 'for i in 1 2; do srun a; done'": ("yes", 1, H, 1),
+    "salloc -G1 -t 1:0:0 bash -c 'for i in 1 2; do sbatch a; done'": ("yes", None, None, None),
     "salloc": NOTHING,
     # sbatch
     "sbatch --gres=gpu:1 -t 1:0:0 --wrap 'a; b'": ("yes", 1, H, 1),
@@ -244,6 +246,8 @@ def test_scripts_of_every_kind(cluster: World) -> None:
     assert ask(cluster, "--", "sbatch", "-t", "30", het)["max_gpu_hours"] == 1.5
     assert ask(cluster, batch(cluster, "#SBATCH -a 1-4", "#SBATCH -G1 -t 30"))["max_gpu_hours"] == 2
     assert ask(cluster, batch(cluster, "hostname"))["verdict"] == "no"
+    (cluster.folder / "bytes").write_bytes(b"#!/bin/sh\n#SBATCH -J \xff\xfe -G1 -t60\n# \xe4\n")
+    assert ask(cluster, str(cluster.folder / "bytes"))["max_gpu_hours"] == 1
     for lines in (
         ["sbatch next.sh"],
         ["#PBS -l nodes=1:gpus=1"],

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _STARTER_WORD = re.compile(r"(?<![\w.-])(safe-srun|srun|salloc|sbatch)(?![\w.-])")
+# Inside a job srun makes steps, these two make jobs.
+_JOB_WORD = re.compile(r"(?<![\w.-])(salloc|sbatch)(?![\w.-])")
 _OTHER_SHELLS = frozenset(("csh", "tcsh", "fish", "pwsh", "xonsh", "nu", "elvish"))
 # Code that runs code that runs code: enough of it, and an end where a script runs itself.
 _DEEPEST = 8
@@ -64,7 +66,7 @@ def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
         return Cost(UNKNOWN, unknown=(_("The name of the command is in a variable."),))
     name = os.path.basename(words[0])
     deeper = replace(place, depth=place.depth + 1)
-    if words[:2] == ["safe-srun", "--local"] or (name == "safe-srun" and words[1:2] == ["--local"]):
+    if name == "safe-srun" and words[1:2] == ["--local"]:
         return _weigh(words[3:] if words[2:3] == ["--"] else words[2:], deeper, sources)
     if name in STARTERS:
         return _starter(STARTERS[name], name, words[1:], deeper, sources)
@@ -98,20 +100,14 @@ def _starter(command: str, name: str, words: list[str], place: Place, sources: S
     try:
         found = jobs.of(command, words, place.env, sources, inside=place.inside, moved=place.moved)
     except Unreadable as reason:
-        return Cost(
-            UNKNOWN,
-            unknown=(
-                _("{program} would refuse it, or reads it in another way: {reason}").format(
-                    program=name, reason=reason
-                ),
-            ),
-        )
+        sentence = _("{program} would refuse it, or reads it in another way: {reason}")
+        return Cost(UNKNOWN, unknown=(sentence.format(program=name, reason=reason),))
     costs = [found.cost]
     inside = replace(place, inside=True, env={**place.env, "SLURM_JOB_ID": _NEW_JOB})
     for inner in found.commands:
         cost = _weigh(list(inner), inside, sources)
         # A step's own program costs nothing more; only a job that it makes does, or may make by its words.
-        if cost.verdict == YES or (cost.verdict == UNKNOWN and _STARTER_WORD.search(" ".join(inner))):
+        if cost.verdict == YES or (cost.verdict == UNKNOWN and _JOB_WORD.search(" ".join(inner))):
             costs.append(cost)
     return costs[0] if len(costs) == 1 else together(costs)
 
@@ -196,7 +192,7 @@ def _shell(name: str, words: list[str], place: Place, sources: Sources) -> Cost:
         return _cannot_judge(name)
     sentence = _("A shell by itself uses no GPU; what you type in it may: ask for that.")
     cost = _at_this_place(name, place, sources)
-    return cost if cost.verdict == NO else Cost(NO, (sentence, *cost.why))
+    return cost if cost.verdict == NO else Cost(NO, (sentence,))
 
 
 def _file(path: str, place: Place, sources: Sources) -> Cost:

@@ -136,6 +136,7 @@ JOBS = {
     "sudo -u bob srun --gres=gpu:1 -t 1:0:0 a": ("yes", 1, H, 1),
     "bash -lc 'cd /tmp && srun --gres=gpu:1 -t 1:0:0 a | tee log; sbatch -G2 -t 1:0:0 --wrap b'": ("yes", 3, H, 3),
     "eval 'srun --gres=gpu:1 -t 1:0:0' a": ("yes", 1, H, 1),
+    "'srun --gres=gpu:1 -t 1:0:0 ./a.out | tee log.txt; ls'": ("yes", 1, H, 1),
     "bash -c 'export SBATCH_GPUS=2; sbatch -t 1:0:0 --wrap a'": ("yes", 2, H, 2),
     "bash -c 'srun --gres=gpu:1 -t 1:0:0 a; ssh x'": ("yes", None, None, None),
     # here, on a login node without a GPU
@@ -421,7 +422,7 @@ def test_what_a_person_reads(cluster: World) -> None:
 
 
 def test_foreign_text_stays_harmless(cluster: World) -> None:
-    words = [NAME.replace("\n", " "), f"/tmp/{NAME}", "srun", f"--time={NAME}"]
+    words = [NAME.replace("\n", "").replace(" ", ""), f"/tmp/{NAME}", "srun", f"--time={NAME}"]
     for line in (
         [words[0]],
         [words[1], "x"],
@@ -435,6 +436,7 @@ def test_foreign_text_stays_harmless(cluster: World) -> None:
 
 
 def test_wrong_usage(cluster: World) -> None:
+    assert cluster.run("cost", "srun -G1 -t60 ./a.out")[1].startswith("yes: at most 1 GPU-hours")
     for words in ([], ["--"], ["--json"], ["--jason", "--", "ls"], ["nowhere.sh"], ["./nowhere"]):
         code, out, err = cluster.run("cost", *words)
         assert (code, out) == (2, "") and err, words

@@ -58,7 +58,7 @@ def command(settings: Config, words: list[str]) -> int:
         # A batch script, with its arguments.
         as_json = as_json or "--json" in words[1:]
         words = ["sbatch", "--", os.path.abspath(words[0])]
-    elif len(words) == 1 and ("/" in words[0] or "." in words[0][1:]):
+    elif len(words) == 1 and ("/" in words[0] or "." in words[0][1:]) and not weigh.is_code(words[0]):
         render.warn(_("handwash: there is no file {path}.").format(path=repr(words[0])))
         return Exit.USAGE
     if not words:

@@ -49,8 +49,19 @@ class Place:
 
 
 def weigh(words: Sequence[str], env: Mapping[str, str], sources: Sources) -> Cost:
-    """The verdict on a command line, as it would be typed in this shell with this environment."""
-    return _weigh(list(words), Place(env, []), sources)
+    """The verdict on a command line, as it would be typed in this shell with this environment.
+
+    A single word with blanks or operators in it is a line in quotes: shell code.
+    """
+    place = Place(env, [])
+    if len(words) == 1 and is_code(words[0]):
+        return _code(words[0], place, sources)
+    return _weigh(list(words), place, sources)
+
+
+def is_code(word: str) -> bool:
+    """Whether a word is more than the name of a program."""
+    return bool(re.search(r"[\s;|&]", word))
 
 
 def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:

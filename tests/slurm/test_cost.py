@@ -21,6 +21,8 @@ PARTITIONS = (
     "PartitionName=capped Nodes=n1,n2 MaxTime=2:30:00 State=UP",
     "PartitionName=whole Nodes=n1,n2 OverSubscribe=EXCLUSIVE MaxTime=30 State=UP",
 )
+# A job that is cancelled before its script has begun takes that long to go.
+QUICK = ("KillWait=2",)
 # Options: each is submitted as it stands. Where Slurm may take fewer nodes than cost counts, that is marked.
 LINES = (
     "--gres=gpu:1 -t 5",
@@ -82,7 +84,7 @@ SCRIPTS = {
 def cluster() -> Iterator[Cluster]:
     """A cluster with partitions of several kinds."""
     try:
-        made = Cluster("linuxproc").start()
+        made = Cluster("linuxproc", settings=QUICK).start()
     except Unavailable as missing:
         pytest.skip(f"no test cluster: {missing}")
     with made:
@@ -95,7 +97,7 @@ def cluster() -> Iterator[Cluster]:
 def cluster_with_shards() -> Iterator[Cluster]:
     """A cluster whose nodes cut their two GPUs into eight shards."""
     try:
-        made = Cluster("linuxproc").start()
+        made = Cluster("linuxproc", settings=QUICK).start()
     except Unavailable as missing:
         pytest.skip(f"no test cluster: {missing}")
     with made:
@@ -224,7 +226,8 @@ def test_parts_of_a_gpu(cluster_with_shards: Cluster) -> None:
 def test_where_a_script_is_looked_for(cluster: Cluster) -> None:
     """In the working directory, in that of --chdir, and along the PATH."""
     folder = cluster.home("alice") / "folder"
-    folder.mkdir(exist_ok=True)
+    # Hers: the job writes its output there.
+    cluster.run(["mkdir", "folder"], user="alice", check=True)
     (folder / "here.sh").write_text("#!/bin/sh\n#SBATCH -G1 -t 7\nexec sleep 600\n")
     folder.chmod(0o755)
     (folder / "here.sh").chmod(0o755)

@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "check": N_("the triple check: queue, GPUs, processes"),
     "clean": N_("end what is left over, and show what came back"),
     "doctor": N_("why no GPU is visible, what is wrong with the set-up, and what to type next"),
+    "cost": N_("does a command or a batch script cost GPU-hours, and at most how many"),
     "sessions": N_("what safe-srun recorded, and how each session ended"),
     "usage": N_("GPU-hours of running and recent jobs, from the scheduler's own records"),
     "init": N_("print the hook of a shell"),
@@ -71,6 +72,8 @@ def _main(argv: list[str]) -> int:
         choose(settings.lang)
     command = argv[0] if argv and not argv[0].startswith("-") else "status"
     words = argv[1:] if argv and argv[0] == command else argv
+    if argv[:2] == ["--json", "cost"]:
+        command, words = "cost", ["--json", *argv[2:]]
     if command not in COMMANDS:
         render.warn(_("handwash: there is no command {name}. Try: handwash --help").format(name=repr(command)))
         return Exit.USAGE
@@ -91,6 +94,11 @@ def _main(argv: list[str]) -> int:
         from handwash.commands import banner
 
         return banner.banner(settings)
+    if command == "cost" and not {"-h", "--help"} & set(words[:1]):
+        # Its words belong to another command: argparse would look for options among them.
+        from handwash.commands import cost
+
+        return cost.command(settings, words)
     return _dispatch(settings, command, argv)
 
 
@@ -188,6 +196,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar=_("WHEN"),
         type=_since,
         help=_("count from then on: a day or a time, or how long ago, such as 7d; else from the first of this month"),
+    )
+    cost = parsers["cost"]
+    cost.usage = "handwash cost [--json] -- COMMAND... | handwash cost [--json] SCRIPT"
+    cost.add_argument("--json", action="store_true", help=_("print one JSON object"))
+    cost.add_argument(
+        "words",
+        metavar="COMMAND",
+        nargs="*",
+        help=_("a command line, or a batch script as sbatch would read it; it is read, never run"),
     )
     parsers["init"].add_argument("shell", metavar="SHELL", help=_("the shell, for example bash"))
     for name in ("install", "uninstall"):

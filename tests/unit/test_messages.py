@@ -211,7 +211,9 @@ def handwash_says(tmp_path: Path, *words: str, **env: str) -> subprocess.Complet
     )
 
 
-COMMANDS = ("status", "where", "check", "clean", "sessions", "usage", "init", "install", "uninstall", "banner", "leave")
+COMMANDS = (
+    "status", "where", "check", "clean", "cost", "sessions", "usage", "init", "install", "uninstall", "banner", "leave"
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [("--help",), *((command, "--help") for command in COMMANDS)], ids=" ".join)
@@ -234,6 +236,11 @@ def test_help_is_chinese(words: tuple[str, ...], tmp_path: Path) -> None:
         ("clean", "4194304"),
         ("clean", "--session", "20200101-000000-0", "--yes"),
         ("sessions",),
+        ("cost",),
+        ("cost", "--", "ls"),
+        ("cost", "--", "srun", "-a"),
+        ("cost", "--", "srun", "-N1-2", "--gres=gpu:1,shard:1", "-t60", "x"),
+        ("cost", "--", "bash", "-c", "python x; for"),
         ("usage",),
         ("usage", "--since", "7d"),
         ("banner",),

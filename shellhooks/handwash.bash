@@ -21,7 +21,7 @@ if \test "${__handwash_reading-}" != "$$"; then
   # `bash -ic WORDS` has `i` in $- too.
   \test -z "${BASH_EXECUTION_STRING+set}" || \return 0
   \test -t 0 && \test -t 2 || \return 0
-  case ${HANDWASH_DISABLE:-0} in 0) ;; *) \return 0 ;; esac
+  case ${HANDWASH_DISABLE:-0} in 0 | false | no) ;; *) \return 0 ;; esac
   # VS Code starts `bash -ilc` or an interactive shell to read the environment, and waits ten seconds for it.
   \test -z "${VSCODE_RESOLVING_ENVIRONMENT-}" || \return 0
   case ${TERM:-dumb} in dumb) \return 0 ;; esac
@@ -168,6 +168,7 @@ function __handwash_text {
         node) __handwash_format='handwash：%.200s：作业 %.200s，在它的计算节点 %.200s 上' ;;
         allocation) __handwash_format='handwash：%.200s：作业 %.200s 的分配 shell，仍在这台机器上' ;;
         plain) __handwash_format='handwash：%.200s：此 shell 不在任何作业里' ;;
+        asked) __handwash_format='；申请的算力卡：%.200s' ;;
         devices) __handwash_format='；CUDA_VISIBLE_DEVICES=%.200s' ;;
         hidden) __handwash_format='；CUDA_VISIBLE_DEVICES 已设置但为空：程序看不到任何算力卡' ;;
         hung) __handwash_format='handwash：检查没有按时完成，不再等待，直接离开' ;;
@@ -179,6 +180,7 @@ function __handwash_text {
     node) __handwash_format='handwash: %.200s: in job %.200s, on its compute node %.200s' ;;
     allocation) __handwash_format='handwash: %.200s: allocation shell of job %.200s, still on this machine' ;;
     plain) __handwash_format='handwash: %.200s: no job in this shell' ;;
+    asked) __handwash_format='; GPUs asked for: %.200s' ;;
     devices) __handwash_format='; CUDA_VISIBLE_DEVICES=%.200s' ;;
     hidden) __handwash_format='; CUDA_VISIBLE_DEVICES is set but empty: programs see no GPU' ;;
     hung) __handwash_format='handwash: the check did not finish in time; leaving without it' ;;
@@ -187,7 +189,7 @@ function __handwash_text {
 
 # __handwash_off: is handwash switched off in this shell by now?
 function __handwash_off {
-  case ${HANDWASH_DISABLE:-0} in 0) \builtin return 1 ;; esac
+  case ${HANDWASH_DISABLE:-0} in 0 | false | no) \builtin return 1 ;; esac
   \builtin return 0
 }
 
@@ -358,6 +360,8 @@ function __handwash_greet {
     __handwash_say node "$1" "$SLURM_JOB_ID" "$SLURMD_NODENAME"
   else
     __handwash_say allocation "$1" "$SLURM_JOB_ID"
+    # salloc(1): only where it was asked with --gpus; the banner below knows how many the job holds.
+    [[ -z ${SLURM_GPUS-} ]] || __handwash_say asked "$SLURM_GPUS"
   fi
   if [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then
     __handwash_say devices "$CUDA_VISIBLE_DEVICES"

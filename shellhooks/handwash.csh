@@ -24,7 +24,8 @@ if ("$argv" == "__handwash_leave exit" || "$argv" == "__handwash_leave logout") 
     if ("$HANDWASH_ON_EXIT" == off) goto __handwash_end
   endif
   if ($?HANDWASH_DISABLE) then
-    if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0) goto __handwash_end
+    if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0 && "$HANDWASH_DISABLE" != false && "$HANDWASH_DISABLE" != no) \
+      goto __handwash_end
   endif
   # The second attempt in a row leaves: within a minute, since tcsh tells no number of the line. The clock is the moment
   # of the last input from the terminal.
@@ -133,7 +134,8 @@ endif
 if (! -e /proc/self/fd/15 || ! -e /proc/self/fd/16 || ! -e /proc/self/fd/18) goto __handwash_end
 if (-I /proc/self/fd/15 != -I /proc/self/fd/16 || -I /proc/self/fd/15 != -I /proc/self/fd/18) goto __handwash_end
 if ($?HANDWASH_DISABLE) then
-  if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0) goto __handwash_end
+  if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0 && "$HANDWASH_DISABLE" != false && "$HANDWASH_DISABLE" != no) \
+    goto __handwash_end
 endif
 # VS Code starts an interactive shell to read the environment, and waits ten seconds for it.
 if ($?VSCODE_RESOLVING_ENVIRONMENT) goto __handwash_end
@@ -208,12 +210,16 @@ setenv HANDWASH_SHOWN "${__handwash_host}:${__handwash_job}:$$"
 
 # The first line, said before any program starts. Its values may come from somebody else: one with anything unheard-of in
 # it, or of unheard-of length, is not shown.
-set __handwash_node __handwash_cards
+set __handwash_node __handwash_cards __handwash_wanted
 if ($?SLURMD_NODENAME) then
   set __handwash_node = "$SLURMD_NODENAME"
 endif
 if ($?CUDA_VISIBLE_DEVICES) then
   set __handwash_cards = "$CUDA_VISIBLE_DEVICES"
+endif
+# salloc(1): only where it was asked with --gpus; the banner below knows how many the job holds.
+if ($?SLURM_GPUS) then
+  set __handwash_wanted = "$SLURM_GPUS"
 endif
 set __handwash_host = ($__handwash_host:as/./ /)
 set __handwash_host = "$__handwash_host[1]"
@@ -221,6 +227,8 @@ if ("$__handwash_host" =~ *[^0-9A-Za-z._:/,+-]*) set __handwash_host = '?'
 if ("$__handwash_job" =~ *[^0-9A-Za-z._:/,+-]* || "$__handwash_job:q" =~ ????????????????????*) set __handwash_job = '?'
 if ("$__handwash_node" =~ *[^0-9A-Za-z._:/,+-]*) set __handwash_node = '?'
 if ("$__handwash_cards" =~ *[^0-9A-Za-z._:/,+-]*) set __handwash_cards = '?'
+if ("$__handwash_wanted" =~ *[^0-9A-Za-z._:/,+-]*) set __handwash_wanted = '?'
+if ("$__handwash_job" == "" || "$__handwash_node" != "") set __handwash_wanted
 if ($?__handwash_chinese) then
   set __handwash_text = "handwash：${__handwash_host}：此 shell 不在任何作业里"
   if ("$__handwash_job" != "") then
@@ -228,6 +236,7 @@ if ($?__handwash_chinese) then
     if ("$__handwash_node" != "") \
       set __handwash_text = "handwash：${__handwash_host}：作业 ${__handwash_job}，在它的计算节点 $__handwash_node 上"
   endif
+  if ("$__handwash_wanted" != "") set __handwash_text = "${__handwash_text}；申请的算力卡：${__handwash_wanted}"
   if ("$__handwash_cards" != "") then
     set __handwash_text = "${__handwash_text}；CUDA_VISIBLE_DEVICES=$__handwash_cards"
   else if ($?CUDA_VISIBLE_DEVICES) then
@@ -240,6 +249,7 @@ else
     if ("$__handwash_node" != "") \
       set __handwash_text = "handwash: ${__handwash_host}: in job ${__handwash_job}, on its compute node $__handwash_node"
   endif
+  if ("$__handwash_wanted" != "") set __handwash_text = "${__handwash_text}; GPUs asked for: ${__handwash_wanted}"
   if ("$__handwash_cards" != "") then
     set __handwash_text = "${__handwash_text}; CUDA_VISIBLE_DEVICES=$__handwash_cards"
   else if ($?CUDA_VISIBLE_DEVICES) then
@@ -265,7 +275,8 @@ if ($?HANDWASH_ON_EXIT) then
   if ("$HANDWASH_ON_EXIT" == off) set __handwash_exit = :
 endif
 if ($?HANDWASH_DISABLE) then
-  if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0) set __handwash_exit = :
+  if ("$HANDWASH_DISABLE" != "" && "$HANDWASH_DISABLE" != 0 && "$HANDWASH_DISABLE" != false && "$HANDWASH_DISABLE" != no) \
+    set __handwash_exit = :
 endif
 set __handwash_words = (leave eof) __handwash_patience = 3600
 # The name of a terminal that is gone is gone too.

@@ -25,7 +25,7 @@ function __handwash_start
     # fish reads its start-up files for every `-c` and every script too.
     status is-interactive; or return 0
     test -t 0; and test -t 2; or return 0
-    contains -- "$HANDWASH_DISABLE" '' 0; or return 0
+    contains -- "$HANDWASH_DISABLE" '' 0 false no; or return 0
     # VS Code starts `fish -ilc` or an interactive shell to read the environment, and waits ten seconds for it.
     test -z "$VSCODE_RESOLVING_ENVIRONMENT"; or return 0
     contains -- "$TERM" '' dumb; and return 0

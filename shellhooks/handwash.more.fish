@@ -16,7 +16,7 @@ function __handwash_for_a_person
 end
 # Succeeds if handwash is switched off in this shell by now.
 function __handwash_off
-    test "$HANDWASH_ON_EXIT" = off; or not contains -- "$HANDWASH_DISABLE" '' 0
+    test "$HANDWASH_ON_EXIT" = off; or not contains -- "$HANDWASH_DISABLE" '' 0 false no
 end
 
 # --- gate -------------------------------------------------------------------------------------------------------------
@@ -135,6 +135,8 @@ function __handwash_text
                 builtin echo 'handwash：%.200s：作业 %.200s 的分配 shell，仍在这台机器上'
             case plain
                 builtin echo 'handwash：%.200s：此 shell 不在任何作业里'
+            case asked
+                builtin echo '；申请的算力卡：%.200s'
             case devices
                 builtin echo '；CUDA_VISIBLE_DEVICES=%.200s'
             case hidden
@@ -151,6 +153,8 @@ function __handwash_text
             builtin echo 'handwash: %.200s: allocation shell of job %.200s, still on this machine'
         case plain
             builtin echo 'handwash: %.200s: no job in this shell'
+        case asked
+            builtin echo '; GPUs asked for: %.200s'
         case devices
             builtin echo '; CUDA_VISIBLE_DEVICES=%.200s'
         case hidden
@@ -241,6 +245,8 @@ function __handwash_greet
         __handwash_say node $host "$SLURM_JOB_ID" "$SLURMD_NODENAME"
     else
         __handwash_say allocation $host "$SLURM_JOB_ID"
+        # salloc(1): only where it was asked with --gpus; the banner below knows how many the job holds.
+        test -z "$SLURM_GPUS"; or __handwash_say asked "$SLURM_GPUS"
     end
     if test -n "$CUDA_VISIBLE_DEVICES"
         __handwash_say devices "$CUDA_VISIBLE_DEVICES"

@@ -118,6 +118,7 @@ function __handwash_text {
         node) __handwash_format='handwash：%.200s：作业 %.200s，在它的计算节点 %.200s 上' ;;
         allocation) __handwash_format='handwash：%.200s：作业 %.200s 的分配 shell，仍在这台机器上' ;;
         plain) __handwash_format='handwash：%.200s：此 shell 不在任何作业里' ;;
+        asked) __handwash_format='；申请的算力卡：%.200s' ;;
         devices) __handwash_format='；CUDA_VISIBLE_DEVICES=%.200s' ;;
         hidden) __handwash_format='；CUDA_VISIBLE_DEVICES 已设置但为空：程序看不到任何算力卡' ;;
         hung) __handwash_format='handwash：检查没有按时完成，不再等待，直接离开' ;;
@@ -129,6 +130,7 @@ function __handwash_text {
     node) __handwash_format='handwash: %.200s: in job %.200s, on its compute node %.200s' ;;
     allocation) __handwash_format='handwash: %.200s: allocation shell of job %.200s, still on this machine' ;;
     plain) __handwash_format='handwash: %.200s: no job in this shell' ;;
+    asked) __handwash_format='; GPUs asked for: %.200s' ;;
     devices) __handwash_format='; CUDA_VISIBLE_DEVICES=%.200s' ;;
     hidden) __handwash_format='; CUDA_VISIBLE_DEVICES is set but empty: programs see no GPU' ;;
     hung) __handwash_format='handwash: the check did not finish in time; leaving without it' ;;
@@ -137,7 +139,7 @@ function __handwash_text {
 
 # __handwash_off: is handwash switched off in this shell by now?
 function __handwash_off {
-  [[ ${HANDWASH_DISABLE:-0} != 0 || ${HANDWASH_ON_EXIT-} == off ]]
+  [[ ${HANDWASH_DISABLE:-0} != (0|false|no) || ${HANDWASH_ON_EXIT-} == off ]]
 }
 
 # __handwash_run PATIENCE WORDS…: runs `handwash WORDS…`; 127 and silence if it is no longer there.
@@ -293,6 +295,8 @@ function __handwash_greet {
     __handwash_say node "$__handwash_host" "$SLURM_JOB_ID" "$SLURMD_NODENAME"
   else
     __handwash_say allocation "$__handwash_host" "$SLURM_JOB_ID"
+    # salloc(1): only where it was asked with --gpus; the banner below knows how many the job holds.
+    [[ -z ${SLURM_GPUS-} ]] || __handwash_say asked "$SLURM_GPUS"
   fi
   if [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then
     __handwash_say devices "$CUDA_VISIBLE_DEVICES"

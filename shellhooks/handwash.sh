@@ -25,7 +25,7 @@ case $- in *c* | *r*) \return 0 ;; esac
 case $- in *i*) ;; *) \return 0 ;; esac
 case $- in *s*) ;; *) \return 0 ;; esac
 \command test -t 0 && \command test -t 2 || \return 0
-case ${HANDWASH_DISABLE:-0} in 0) ;; *) \return 0 ;; esac
+case ${HANDWASH_DISABLE:-0} in 0 | false | no) ;; *) \return 0 ;; esac
 # VS Code starts an interactive shell to read the environment, and waits ten seconds for it.
 \command test -z "${VSCODE_RESOLVING_ENVIRONMENT-}" || \return 0
 case ${TERM:-dumb} in dumb) \return 0 ;; esac
@@ -82,7 +82,7 @@ __handwash_export() {
 # __handwash_off: is handwash switched off in this shell by now?
 __handwash_off() {
   \command test "${HANDWASH_ON_EXIT-}" != off || \return 0
-  case ${HANDWASH_DISABLE:-0} in 0) \return 1 ;; esac
+  case ${HANDWASH_DISABLE:-0} in 0 | false | no) \return 1 ;; esac
   \return 0
 }
 
@@ -394,6 +394,9 @@ __handwash_greet() {
   __handwash_job=$__handwash_text
   __handwash_safe "${SLURMD_NODENAME-}"
   __handwash_node=$__handwash_text
+  # salloc(1): only where it was asked with --gpus; the banner below knows how many the job holds.
+  __handwash_safe "${SLURM_GPUS-}"
+  __handwash_cards=$__handwash_text
   __handwash_safe "${CUDA_VISIBLE_DEVICES-}"
   if __handwash_chinese; then
     # In braces: ksh93 takes the first bytes of a Chinese character for a part of the name.
@@ -403,6 +406,7 @@ __handwash_greet() {
       __handwash_words="handwash：${__handwash_host}：作业 ${__handwash_job}，在它的计算节点 ${__handwash_node} 上"
     else
       __handwash_words="handwash：${__handwash_host}：作业 ${__handwash_job} 的分配 shell，仍在这台机器上"
+      \command test -z "$__handwash_cards" || __handwash_words="${__handwash_words}；申请的算力卡：${__handwash_cards}"
     fi
     if \command test -n "$__handwash_text"; then
       __handwash_words="${__handwash_words}；CUDA_VISIBLE_DEVICES=${__handwash_text}"
@@ -416,6 +420,7 @@ __handwash_greet() {
       __handwash_words="handwash: $__handwash_host: in job $__handwash_job, on its compute node $__handwash_node"
     else
       __handwash_words="handwash: $__handwash_host: allocation shell of job $__handwash_job, still on this machine"
+      \command test -z "$__handwash_cards" || __handwash_words="$__handwash_words; GPUs asked for: $__handwash_cards"
     fi
     if \command test -n "$__handwash_text"; then
       __handwash_words="$__handwash_words; CUDA_VISIBLE_DEVICES=$__handwash_text"

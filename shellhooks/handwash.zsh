@@ -18,7 +18,7 @@
 case ${ZSH_VERSION-} in '' | [0-4].* | 5.[0-7] | 5.[0-7][!0-9]*) \return 0 ;; esac
 case $- in *i*) ;; *) \return 0 ;; esac
 \test -z "${ZSH_EXECUTION_STRING+set}" || \return 0
-case ${HANDWASH_DISABLE:-0} in 0) ;; *) \return 0 ;; esac
+case ${HANDWASH_DISABLE:-0} in 0 | false | no) ;; *) \return 0 ;; esac
 # VS Code starts `zsh -ilc` or an interactive shell to read the environment, and waits ten seconds for it.
 \test -z "${VSCODE_RESOLVING_ENVIRONMENT-}" || \return 0
 case ${TERM:-dumb} in dumb) \return 0 ;; esac

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from handwash import world
 from handwash.model import Gpu, Holder, Job, Judged, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
@@ -22,9 +23,10 @@ def show(answer: dict[str, Any]) -> None:
 
 
 def where(survey: Survey) -> dict[str, Any]:
+    """Null where it could not be told. The host's own name needs no look."""
     node = survey.node
     if isinstance(node, Unknown):
-        return {"kind": None, "host": None, "job": None, "container": None, "why": [node.why]}
+        return {"kind": None, "host": world.host(), "job": None, "container": None, "why": [node.why]}
     return {"kind": node.kind, "host": node.host, "job": node.job, "container": node.container, "why": list(node.why)}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from handwash.frozen import frozen
 from handwash.messages import _
-from handwash.model import Gpu, Judged, Survey, Unknown
+from handwash.model import Gpu, Judged, Process, Survey, Unknown
+from handwash.services import SHELLS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,6 +82,39 @@ def without_mps(seen: Survey, targets: tuple[Judged, ...]) -> Plan:
         tuple(one for one in targets if one.process.pid not in partners),
         tuple((one, "mps") for one in targets if one.process.pid in partners),
     )
+
+
+def restarted(
+    fresh: Iterable[Judged], ended: Iterable[Judged], now: Iterable[Judged], chain: Collection[int]
+) -> dict[int, Judged]:
+    """Of those that have appeared, the ones that an agent has started in place of what was ended: pid to the agent.
+
+    The same program of the same job again, below the same living parent. A parent that is asking, or a shell that somebody
+    sits at, is none: there a person has typed it anew. Neither is process 1, which is given everybody's orphans.
+    """
+    ending = {one.process.pid for one in ended}
+    parents = {one.process.pid: one for one in now if _may_be_agent(one.process, ending, chain)}
+    was = {(one.process.ppid, one.process.name, one.process.job) for one in ended}
+    return {
+        one.process.pid: parents[one.process.ppid]
+        for one in fresh
+        if one.process.ppid in parents
+        and parents[one.process.ppid].process.uid == one.process.uid
+        and (one.process.ppid, one.process.name, one.process.job) in was
+    }
+
+
+def has_agent(targets: Collection[Judged], seen: Survey) -> bool:
+    """Whether one of them has a parent of the person's own that stays and may start it anew."""
+    ending = {one.process.pid for one in targets}
+    parents = {one.process.ppid for one in targets}
+    processes = () if isinstance(seen.processes, Unknown) else seen.processes
+    return any(one.pid in parents and _may_be_agent(one, ending, seen.chain) for one in processes)
+
+
+def _may_be_agent(process: Process, ending: Collection[int], chain: Collection[int]) -> bool:
+    sat_at = process.name in SHELLS and process.terminal != 0 and process.pid == process.sid
+    return process.pid not in ending and process.pid not in chain and process.pid != 1 and not sat_at
 
 
 def mps_partners(seen: Survey, pids: Collection[int]) -> Mapping[int, tuple[int, ...]]:

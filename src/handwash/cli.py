@@ -22,14 +22,16 @@ COMMANDS: dict[str, str] = {
     "check": N_("the triple check: queue, GPUs, processes"),
     "clean": N_("end what is left over, and show what came back"),
     "doctor": N_("why no GPU is visible, what is wrong with the set-up, and what to type next"),
+    "cost": N_("does a command or a batch script cost GPU-hours, and at most how many"),
     "sessions": N_("what safe-srun recorded, and how each session ended"),
+    "usage": N_("GPU-hours of running and recent jobs, from the scheduler's own records"),
     "init": N_("print the hook of a shell"),
     "install": N_("put the hook into the shell's start-up file"),
     "uninstall": N_("take the hook out of the shell's start-up file"),
     "banner": N_("the banner at login (for the hooks)"),
     "leave": N_("the check at exit (for the hooks)"),
 }
-_WITH_JSON = ("status", "where", "check", "clean", "doctor", "sessions")
+_WITH_JSON = ("status", "where", "check", "clean", "doctor", "sessions", "usage")
 # Never shown in --help: the wrapper calls it.
 _WRAPPER = "safe-srun"
 
@@ -67,9 +69,11 @@ def _main(argv: list[str]) -> int:
     render.open_closed_streams()
     settings = config.load()
     if settings.lang:
-        choose("zh_CN" if settings.lang.lower().startswith("zh") else "en")
+        choose(settings.lang)
     command = argv[0] if argv and not argv[0].startswith("-") else "status"
     words = argv[1:] if argv and argv[0] == command else argv
+    if argv[:2] == ["--json", "cost"]:
+        command, words = "cost", ["--json", *argv[2:]]
     if command not in COMMANDS:
         render.warn(_("handwash: there is no command {name}. Try: handwash --help").format(name=repr(command)))
         return Exit.USAGE
@@ -90,17 +94,25 @@ def _main(argv: list[str]) -> int:
         from handwash.commands import banner
 
         return banner.banner(settings)
+    if command == "cost" and not {"-h", "--help"} & set(words[:1]):
+        # Its words belong to another command: argparse would look for options among them.
+        from handwash.commands import cost
+
+        return cost.command(settings, words)
     return _dispatch(settings, command, argv)
 
 
 def _dispatch(settings: config.Config, command: str, argv: list[str]) -> int:
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
     command = options.command or command  # `handwash --json check`
     if command in ("status", "where", "check"):
         from handwash.commands import looks
 
         return getattr(looks, command)(settings, options.json)  # type: ignore[no-any-return]
     if command == "clean":
+        if options.all_nodes and options.pids:
+            parser.error(_("a PID names a process of this node: it does not go with --all-nodes"))
         from handwash.commands import clean
 
         asked = clean.Options(
@@ -122,6 +134,10 @@ def _dispatch(settings: config.Config, command: str, argv: list[str]) -> int:
         from handwash.commands import sessions
 
         return sessions.sessions(settings, options.json)
+    if command == "usage":
+        from handwash.commands import usage
+
+        return usage.usage(settings, options.json, options.since)
     if command in ("init", "install", "uninstall"):
         return _shell_command(command, options)
     if command == "leave":
@@ -175,6 +191,21 @@ def _parser() -> argparse.ArgumentParser:
     clean.add_argument("--steps", type=_words, help=argparse.SUPPRESS)
     clean.add_argument("--exactly", type=_identities, help=argparse.SUPPRESS)
     clean.add_argument("pids", metavar="PID", nargs="*", type=_pid, help=_("end these processes instead"))
+    parsers["usage"].add_argument(
+        "--since",
+        metavar=_("WHEN"),
+        type=_since,
+        help=_("count from then on: a day or a time, or how long ago, such as 7d; else from the first of this month"),
+    )
+    cost = parsers["cost"]
+    cost.usage = "handwash cost [--json] -- COMMAND... | handwash cost [--json] SCRIPT"
+    cost.add_argument("--json", action="store_true", help=_("print one JSON object"))
+    cost.add_argument(
+        "words",
+        metavar="COMMAND",
+        nargs="*",
+        help=_("a command line, or a batch script as sbatch would read it; it is read, never run"),
+    )
     parsers["init"].add_argument("shell", metavar="SHELL", help=_("the shell, for example bash"))
     for name in ("install", "uninstall"):
         parsers[name].add_argument("--shell", metavar="SHELL", help=_("the shell; else the one you are in"))
@@ -195,6 +226,18 @@ def _pid(text: str) -> int:
     if text.isascii() and text.isdigit() and 0 < int(text) <= 1 << 22:
         return int(text)
     raise argparse.ArgumentTypeError(_("{text} is not a process id").format(text=repr(text)))
+
+
+def _since(text: str) -> float:
+    import argparse
+
+    from handwash import since
+
+    try:
+        return since.parse(text, world.now())
+    except ValueError:
+        sentence = _("{text} is no time in the past. For example: {examples}")
+        raise argparse.ArgumentTypeError(sentence.format(text=repr(text), examples=since.EXAMPLES)) from None
 
 
 def _words(text: str) -> tuple[str, ...]:

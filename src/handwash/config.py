@@ -87,9 +87,8 @@ def _toml(content: bytes) -> dict[str, Any]:
 
 
 def _with_environment(config: Config) -> Config:
-    disable = world.env.get("HANDWASH_DISABLE", "")
-    if disable:
-        config = replace(config, disable=disable != "0")
+    if world.env.get("HANDWASH_DISABLE"):
+        config = replace(config, disable=world.disabled())
     for name in ("banner", "on_exit", "deadline", "grace", "lang", *LIMITS):
         variable = "HANDWASH_" + name.upper()
         text = world.env.get(variable)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handwash.frozen import frozen
+from handwash.frozen import frozen, replace
 from handwash.limits import Policy, is_load, on_gpu
 from handwash.messages import N_, _
 from handwash.model import Job, Judged, Node, Process, Survey, Unknown, Verdict
@@ -49,7 +49,9 @@ def judge(survey: Survey, uid: int, now: float, policy: Policy | None = None) ->
     judged: tuple[Judged, ...] = ()
     if not isinstance(survey.processes, Unknown):
         context = _context(survey, uid, now, policy or Policy())
-        judged = tuple(_judge(process, uid, context) for process in survey.processes if not _asks(process, context))
+        judged = tuple(
+            _named(_judge(process, uid, context)) for process in survey.processes if not _asks(process, context)
+        )
         sentence = _("Could not tell whose work process {pid} ({name}) is: it hangs in the kernel.")
         unknown += [
             sentence.format(pid=one.process.pid, name=one.process.name)
@@ -91,6 +93,13 @@ def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:
         pipeline=groups[0] if len(groups) > 1 and groups[0] not in groups[1:] else None,
         now=now,
     )
+
+
+def _named(one: Judged) -> Judged:
+    """A notebook's kernel that is left over is named as what it is: its owner has closed a page and thinks it is gone."""
+    if not one.leftover or not is_kernel(one.process):
+        return one
+    return replace(one, why=_("A notebook's kernel. {why}").format(why=one.why))
 
 
 def _judge(process: Process, uid: int, context: _Context) -> Judged:
@@ -248,12 +257,7 @@ def _judge_without_job(process: Process, context: _Context) -> Judged:
         return _plain(process, context, holds and not _attended(process, context), why)
     if process.uid == 0 and not process.computes:
         return _plain(process, context, False, _("It belongs to the system."))
-    why = (
-        _("A notebook's kernel; no job of yours accounts for it.")
-        if is_kernel(process)
-        else _("No job of yours accounts for it.")
-    )
-    return _plain(process, context, not _attended(process, context), why)
+    return _plain(process, context, not _attended(process, context), _("No job of yours accounts for it."))
 
 
 def _plain(process: Process, context: _Context, leftover: bool, why: str) -> Judged:

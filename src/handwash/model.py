@@ -31,7 +31,9 @@ class Unknown:
 class Node:
     """Where the asking shell is. `kind`: login, compute, allocation-shell, workstation. `job`: the job the shell is in.
 
-    `gpus`: the indices on this node of the GPUs that the job holds, as far as Slurm names them.
+    `gpus`: the indices on this node of the GPUs that the job holds, as far as Slurm names them. `held`: how many it holds in
+    all, by the queue; None where that is not known. `controller`: whether slurm.conf names this host as the controller's; None
+    where there is no slurm.conf.
     """
 
     kind: str
@@ -40,6 +42,8 @@ class Node:
     container: bool
     why: tuple[str, ...]
     gpus: tuple[int, ...] = ()
+    held: int | None = None
+    controller: bool | None = None
 
 
 @frozen
@@ -204,7 +208,8 @@ class Survey:
     `session`: the safe-srun session this shell says it is in. `running_sessions`: those whose owner is alive.
     `gpus_in_part`: where `gpus` is unknown, those of which something is known all the same (by their device files, or
     before the driver stopped answering). `visibility`: None where `gpus` is unknown. `living_steps`: the numbers of the
-    steps of this shell's job that still run; None where nobody has asked.
+    steps of this shell's job that still run; None where nobody has asked. `opened_beside`: the jobs that ran on this node when
+    this shell was opened outside of all jobs, see `opened`.
     """
 
     node: Union[Node, Unknown]
@@ -218,6 +223,7 @@ class Survey:
     gpus_in_part: tuple[Gpu, ...] = ()
     visibility: Visibility | None = None
     living_steps: tuple[str, ...] | None = None
+    opened_beside: tuple[str, ...] = ()
 
 
 @frozen

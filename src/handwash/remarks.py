@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from handwash.model import Gpu, Job, Judged, Survey, Unknown, Verdict
+from handwash.model import Gpu, Job, Judged, Process, Survey, Unknown, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from handwash.schedulers.slurm_launchers import Step
+
+# By how much the clocks of the controller and of this host may differ.
+_SLACK_S = 5.0
 
 
 def unattended_jobs(survey: Survey, host: str = "") -> tuple[Job, ...]:
@@ -24,6 +33,18 @@ def unattended_jobs(survey: Survey, host: str = "") -> tuple[Job, ...]:
     )
 
 
+def batch_jobs(survey: Survey) -> tuple[str, ...]:
+    """The batch jobs that run, as scancel takes them: normal, but the only word on how to end one. This shell's own is none.
+
+    A heterogeneous job is one job to a person: its leader's number ends all of it (scancel(1)).
+    """
+    if isinstance(survey.jobs, Unknown):
+        return ()
+    here = {job.number for job in components(survey)}
+    running = (job for job in survey.jobs if job.interactive is False and job.state == "RUNNING")
+    return tuple(dict.fromkeys(job.id.partition("+")[0] for job in running if job.number not in here))
+
+
 def _is_attended_from(host: str, job: Job, survey: Survey) -> bool:
     """Its srun or salloc runs in the session that made it, or a shell that salloc gave is still there."""
     if isinstance(survey.processes, Unknown):
@@ -35,6 +56,35 @@ def _is_attended_from(host: str, job: Job, survey: Survey) -> bool:
         or (process.job == job.number and process.attributed_by == "allocation")
         for process in survey.processes
         if process.state not in ("Z", "X")
+    )
+
+
+def held_from(survey: Survey, host: str) -> tuple[Job, ...]:
+    """The running jobs that the person holds from `host`, this one: this shell's own, and those somebody here sits in."""
+    if isinstance(survey.jobs, Unknown):
+        return ()
+    own = components(survey)
+    there = (job for job in survey.jobs if job.interactive and _is_attended_from(host, job, survey))
+    return tuple(job for job in dict.fromkeys((*own, *there)) if job.state == "RUNNING")
+
+
+def without_srun(steps: Iterable[Step], processes: Iterable[Process], host: str) -> tuple[Step, ...]:
+    """Of steps that were listed before the processes of `host`, this one, those whose srun was here and is gone.
+
+    An srun on another host cannot be seen, so nothing is said of its step. Neither is anything said while an srun runs here
+    that belongs to no step on the list and is old enough to have started this one: in a container it tells the controller
+    a number of its own, and the child that outlives a killed srun ends the step by itself.
+    """
+    steps = tuple(steps)
+    alive = {process.pid: process for process in processes if process.state not in ("Z", "X")}
+    known = {step.pid for step in steps if step.host == host} & set(alive)
+    loose = [one for one in alive.values() if one.name == "srun" and one.pid not in known and one.ppid not in known]
+    return tuple(
+        step
+        for step in steps
+        if step.host == host
+        and step.pid not in alive
+        and not any(step.started is None or one.started < step.started + _SLACK_S for one in loose)
     )
 
 
@@ -50,13 +100,22 @@ def of_session(verdict: Verdict, session: str, jobs: tuple[str, ...]) -> tuple[J
     )
 
 
-def other_nodes(survey: Survey) -> tuple[str, ...]:
-    """The nodes of this shell's job that it is not on."""
+def components(survey: Survey) -> tuple[Job, ...]:
+    """The queue's rows of this shell's job: more than one for a heterogeneous job (`123+0`, `123+1`), each with its nodes."""
     if isinstance(survey.node, Unknown) or isinstance(survey.jobs, Unknown) or survey.node.job is None:
         return ()
-    number = survey.node.job
-    here = survey.node.host if survey.node.kind == "compute" else None
-    return tuple(node for job in survey.jobs if job.number == number for node in job.nodes if node != here)
+    own = next((job for job in survey.jobs if job.number == survey.node.job), None)
+    if own is None:
+        return ()
+    leader, plus, _offset = own.id.partition("+")
+    return tuple(job for job in survey.jobs if plus and job.id.startswith(f"{leader}+")) or (own,)
+
+
+def other_nodes(survey: Survey) -> tuple[str, ...]:
+    """The nodes of this shell's job that it is not on, those of a heterogeneous job's other components among them."""
+    here = survey.node.host if not isinstance(survey.node, Unknown) and survey.node.kind == "compute" else None
+    names = dict.fromkeys(node for job in components(survey) for node in job.nodes)
+    return tuple(node for node in names if node != here)
 
 
 def outlived_job(survey: Survey) -> str | None:

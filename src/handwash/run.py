@@ -78,8 +78,11 @@ def find(program: str) -> str | None:
     return None
 
 
-def run(argv: Sequence[str], timeout: float, env: Mapping[str, str] | None = None) -> Result:
-    """Runs a program to its end or its deadline (seconds), with no input. Raises FileNotFoundError, PermissionError."""
+def run(argv: Sequence[str], timeout: float, env: Mapping[str, str] | None = None, cap: int = OUTPUT_CAP) -> Result:
+    """Runs a program to its end or its deadline (seconds), with no input. Raises FileNotFoundError, PermissionError.
+
+    `cap`: bytes of output, on either stream, at which it is ended.
+    """
     path = argv[0] if "/" in argv[0] else find(argv[0])
     if path is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
@@ -110,7 +113,7 @@ def run(argv: Sequence[str], timeout: float, env: Mapping[str, str] | None = Non
         os.close(out_write)
         os.close(err_write)
     try:
-        outputs, timed_out, capped = _read_all([out_read, err_read], world.monotonic() + timeout, OUTPUT_CAP)
+        outputs, timed_out, capped = _read_all([out_read, err_read], world.monotonic() + timeout, cap)
     except BaseException:
         _end(pid, own_group=not _inside_look)
         raise

@@ -22,6 +22,8 @@ _EDITORS = frozenset("code-server code-tunnel remote-dev-server.sh".split())
 _EDITOR_PATHS = ("/.vscode-server/", "/.cursor-server/", "/.windsurf-server/", "/JetBrains/RemoteDev/")
 # Clients of the scheduler: they wait for a job that lives elsewhere and hold nothing themselves.
 CLIENTS = frozenset("srun salloc sbatch squeue scancel sattach sinfo scontrol".split())
+# What people type their commands into.
+SHELLS = frozenset("bash zsh fish tcsh csh ksh ksh93 mksh dash sh ash yash busybox".split())
 _KERNELS = ("ipykernel", "ipykernel_launcher", "xpython", "ark")
 
 

@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
+    from handwash.schedulers.slurm_launchers import Step
+
 
 def plan(targets: tuple[Judged, ...], seen: Survey, now: float, stream: TextIO | None = None) -> None:
     """What is to be ended, a line for each crowd; then the GPUs that come free by it, or who stays on them."""
@@ -94,14 +96,41 @@ def done(result: Done, seen: Survey, stream: TextIO | None = None) -> None:
         )
         render.say(sentence, stream)
     stuck = []
+    agents = dict(result.agents)
     for one, why in result.left:
         if why == "new":
             continue  # in the summary that follows
+        if one.process.pid in agents:
+            render.say(_started_anew(one, agents[one.process.pid]), stream)
+            continue
         render.say(_("Still there: {pid} ({why}).").format(pid=one.process.pid, why=why_left(why)), stream)
         if why.startswith("uninterruptible"):
             stuck.append((one, why))
+    if result.unchecked is not None:
+        render.say(unchecked(result.unchecked), stream)
     if stuck:
         for_administrator(stuck, stream)
+
+
+def unchecked(why: str) -> str:
+    """That nobody has seen whether what was ended has been started anew."""
+    sentence = _("Could not tell whether anything has been started anew: {why} Look again: handwash check")
+    return sentence.format(why=harmless(why, 300))
+
+
+def _started_anew(one: Judged, agent: Judged) -> str:
+    """Who has started it, and how to end that; of a service (tmux, systemd --user) far more hangs on than this process."""
+    if agent.whose == "service":
+        sentence = _("Still there: {pid} {name}, started anew by the background service {agent} {agent_name}.")
+    else:
+        sentence = _(
+            "Still there: {pid} {name}, started anew by {agent} {agent_name}. "
+            "To end that with all that it has started: handwash clean {agent}"
+        )
+    return sentence.format(
+        pid=one.process.pid, name=harmless(one.process.name, 40),
+        agent=agent.process.pid, agent_name=harmless(agent.process.name, 40),
+    )  # fmt: skip
 
 
 def why_left(why: str) -> str:
@@ -145,3 +174,15 @@ def job_question(job: Job) -> str:
     return sentence.format(
         job=harmless(job.id), name=harmless(job.name, 40), count=job.gpus, time=render.duration(job.elapsed_s)
     )
+
+
+def step_question(step: Step) -> str:
+    """Whether a step that has lost its srun is to be cancelled."""
+    sentence = _("Step {step} ({name}) runs on, but the srun that started it here is gone. Cancel it? [y/N] ")
+    return sentence.format(step=harmless(step.id), name=harmless(step.name, 40))
+
+
+def step_hint(step: Step) -> str:
+    """The same without anybody to ask."""
+    sentence = _("Step {step} ({name}) runs on, but the srun that started it here is gone. To end it: scancel {step}")
+    return sentence.format(step=harmless(step.id), name=harmless(step.name, 40))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from handwash import render
+from handwash import render, services
 from handwash.messages import _, ngettext
-from handwash.model import Gpu, Holder, Judged, Survey, Unknown
+from handwash.model import Gpu, Holder, Judged, Process, Survey, Unknown
 
 # Of more holders than these the rest is counted.
 _MOST_HOLDERS = 3
@@ -94,10 +94,10 @@ def _sharing(word: str) -> str:
 
 def _holders(gpu: Gpu, survey: Survey) -> list[str]:
     """Who is on it: names first, then in numbers what cannot be named."""
-    names = {} if isinstance(survey.processes, Unknown) else {one.pid: one.name for one in survey.processes}
+    known = {} if isinstance(survey.processes, Unknown) else {one.pid: one for one in survey.processes}
     at_work = [one for one in gpu.holders if one.word in ("", "unlisted", "zombie", "hidden")]
     # A process can be on two MIG instances of a GPU; here it is one name.
-    told = [_named(one, names.get(one.pid, "")) for one in at_work[:_MOST_HOLDERS]]
+    told = [_named(one, known.get(one.pid)) for one in at_work[:_MOST_HOLDERS]]
     if len(at_work) > _MOST_HOLDERS:
         told.append(_("and {count} more").format(count=len(at_work) - _MOST_HOLDERS))
     dead = [str(one.pid) for one in gpu.holders if one.word == "dead"]
@@ -127,12 +127,15 @@ def _holders(gpu: Gpu, survey: Survey) -> list[str]:
     return told
 
 
-def _named(holder: Holder, name: str) -> str:
-    """One holder: number, program, owner, and a mark."""
+def _named(holder: Holder, process: Process | None) -> str:
+    """One holder: number, program, owner, and what marks it."""
+    name = "" if process is None else process.name
     owner = render.harmless(holder.user, 32) or _("another user")
     marks = [owner]
     if holder.kind == "mps":
         marks.append(_("MPS client"))
+    if process is not None and services.is_kernel(process):
+        marks.append(_("a notebook's kernel"))
     if holder.kind == "mps-server":
         marks.append(_("MPS server"))
     if holder.word == "zombie":

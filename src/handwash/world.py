@@ -29,6 +29,11 @@ def boot_time() -> float:
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def disabled() -> bool:
+    """Whether HANDWASH_DISABLE switches handwash off. The hooks know the same words for no."""
+    return env.get("HANDWASH_DISABLE", "") not in ("", "0", "false", "no")
+
+
 def uid() -> int:
     """The person whose processes and jobs are looked at. handwash never acts for anybody else."""
     return os.getuid()

@@ -37,6 +37,8 @@ def cluster(world: World) -> World:
     """A cluster whose sinfo shows GPUs, with the hook in place."""
     (world.folder / "sinfo").write_text(SINFO)
     world.script("sinfo", f"exec /bin/cat {world.folder}/sinfo")
+    # Whatever else this machine does at the moment is within the limits.
+    world.env.update(HANDWASH_LOGIN_CORES="1000", HANDWASH_LOGIN_MEMORY="4000", HANDWASH_LOGIN_THREADS="100000")
     world.script(
         "scontrol", "echo Configuration data as of $(/bin/date +%FT%T); echo ProctrackType = proctrack/linuxproc"
     )
@@ -57,6 +59,38 @@ def test_a_login_node(cluster: World) -> None:
     assert found["login-node"]["remedy"] == answer["try"]
     said = cluster.run("doctor")[1]
     assert said.rstrip().endswith(answer["try"]) and "6 of 8 GPUs idle now" in said
+
+
+def test_forgotten_on_the_login_node(cluster: World) -> None:
+    """What `check` calls left over there is a problem, with the process and the way to end it; within the limits it is none."""
+    code = (
+        "import threading, time\n"
+        "for _ in range(300): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "print(flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as forgotten:
+        try:
+            assert forgotten.stdout is not None and forgotten.stdout.readline()
+            assert "login-work" not in ask(cluster)[1]
+            env = {"HANDWASH_LOGIN_THREADS": "290"}
+            code_, found, _answer = ask(cluster, env=env)
+            assert (code_, found["login-work"]["severity"]) == (1, "problem")
+            assert (
+                f"{forgotten.pid} " in found["login-work"]["evidence"] and "threads" in found["login-work"]["evidence"]
+            )
+            assert found["login-work"]["remedy"] == "handwash clean"
+            left = [one["pid"] for one in cluster.json("check", env=env)[1]["processes"]["items"] if one["leftover"]]
+            assert forgotten.pid in left
+            # Inside a job the same process is no matter of a login node.
+            cluster.jobs()
+            assert "login-work" not in ask(cluster, env={**env, **INSIDE})[1]
+        finally:
+            forgotten.kill()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -146,6 +147,31 @@ def test_where(world: World) -> None:
     assert (code, answer["kind"], answer["job"]) == (0, "login", None) and answer["why"]
 
 
+def test_the_shell_of_an_allocation(world: World) -> None:
+    """How many GPUs are held, and that this shell is not on them; where the queue is silent, no number is made up."""
+    world.jobs()
+    env = {"SLURM_JOB_ID": "123"}
+    said = "you hold 2 GPUs in job 123, but this shell is on the login node"
+    for command in ("where", "check", "status", "banner"):
+        _code, out, err = world.run(command, env=env)
+        assert said in out + err, command
+    findings = world.json("doctor", env=env)[1]["findings"]
+    assert [one["what"] for one in findings if said[4:] in one["what"]], findings
+    world.script("squeue", "exit 1")
+    assert "shell of your allocation 123" in world.run("where", env=env)[1]
+
+
+def test_where_could_not_tell(world: World) -> None:
+    """A slurm.conf on a file server that hangs: null with the reason; the host's name is there all the same."""
+    (world.folder / "slurm.conf").unlink()
+    os.mkfifo(world.folder / "slurm.conf")
+    code, answer = world.json("where", env={"HANDWASH_DEADLINE": "1"})
+    assert code == 3 and answer["why"]
+    assert [answer[key] for key in ("kind", "job", "container")] == [None, None, None]
+    assert answer["host"] == world.json("check", env={"HANDWASH_DEADLINE": "1"})[1]["node"]["host"]
+    assert answer["host"] == os.uname().nodename.split(".")[0]
+
+
 @pytest.mark.parametrize("command", ["check", "status"])
 def test_check(world: World, command: str) -> None:
     """`check --json` and `status --json`: verdict, node and three looks, every item in its shape."""
@@ -174,6 +200,23 @@ def test_check(world: World, command: str) -> None:
     assert code == {"clean": 0, "leftover": 1, "unknown": 3}[answer["verdict"]]
 
 
+def test_the_defunct_are_told_apart(world: World) -> None:
+    """Processes that have ended and wait for their parent: counted apart, with the parent's number and name."""
+    code = "import os, time\nfor _ in range(40):\n if not os.fork(): os._exit(0)\nprint(flush=True); time.sleep(60)"
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as parent:
+        try:
+            assert parent.stdout is not None and parent.stdout.readline()
+            name = os.path.basename(sys.executable)
+            for command in ("check", "status", "banner"):
+                _code, out, err = world.run(command)
+                found = re.search(r"(\d+) of them are defunct and hold no GPU \(parent: (.*)\)", out + err)
+                assert found and int(found[1]) >= 40, out + err
+                assert f"{parent.pid} {name}" in found[2]
+        finally:
+            parent.kill()
+
+
 def test_check_could_not_tell(world: World) -> None:
     """A queue that cannot be read is unknown, with the reason; the other looks are still there."""
     world.script("squeue", "echo 'slurm_load_jobs error: \x1b[31mred' >&2; exit 1")
@@ -183,6 +226,31 @@ def test_check_could_not_tell(world: World) -> None:
     assert answer["processes"]["known"]
     code, out, err = world.run("check")
     assert code == 3 and "\\x1b[31mred" in out and "\x1b" not in out + err
+
+
+@pytest.mark.parametrize("count", [1, 3, 30])
+@pytest.mark.parametrize("command", ["status", "clean"])
+def test_how_to_end_a_batch_job(world: World, command: str, count: int) -> None:
+    """One line however many there are, none that ends them all when it is copied; running is no finding."""
+    batch = FIELDS.replace("\x1f0\x1f", "\x1f1\x1f", 1)
+    rows = [batch.replace("123\x1f120_3", f"{700 + number}\x1f{700 + number}") for number in range(count)]
+    answer = world.folder / "answer"
+    answer.write_text("".join(f"{row}train\x1e\n" for row in rows))
+    world.script("squeue", f"exec /bin/cat {answer}")
+    code, out, _err = world.run(command)
+    (line,) = [line for line in out.splitlines() if "scancel" in line]
+    assert line.endswith("scancel 700" if count == 1 else "scancel JOB") and "700" in line and len(line) < 120
+    assert ("702" in line) == (count >= 3) and ("729" in line) is False
+    # Whoever runs the tests may have something here.
+    assert code == 0 or "left over" in out
+    assert "scancel" not in world.run("check")[1] and "scancel" not in world.run("banner")[2]
+    assert "scancel" not in world.run("clean", "--dry-run")[1]
+    # Interactive, waiting, or the one that this shell is in.
+    for other in (batch.replace("RUNNING", "PENDING"), FIELDS):
+        answer.write_text(f"{other}train\x1e\n")
+        assert "scancel JOB" not in world.run(command)[1] and "batch job" not in world.run(command)[1]
+    answer.write_text(f"{batch}train\x1e\n")
+    assert "batch job" not in world.run(command, env={"SLURM_JOB_ID": "123"})[1]
 
 
 def test_clean_with_nothing_to_do(world: World) -> None:
@@ -237,6 +305,26 @@ def test_a_session(world: World) -> None:
     assert code in (0, 3) and "secret" not in json.dumps(answer)
     assert not [path for path in records.iterdir() if b"secret" in path.read_bytes()]
     assert world.run("sessions")[0] == code
+
+
+def test_a_session_without_a_record_still_runs(world: World) -> None:
+    """It was started with another state folder, or its disk is full: nothing of it is left over while it lives."""
+    mark = f"100.{os.getpid()}"
+    script = f"/bin/sh -c '/usr/bin/setsid /bin/sleep {mark} & exit'; echo up; read line"
+    child = subprocess.Popen(
+        [*HANDWASH, "safe-srun", "--local", "/bin/bash", "-c", script], start_new_session=True,
+        env={**world.env, "XDG_STATE_HOME": str(world.folder / "other")},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None and child.stdout.readline() == "up\n"
+    try:
+        until(lambda: any(mark in row["command"] for row in world.json("check")[1]["processes"]["items"]))
+        rows = world.json("check")[1]["processes"]["items"]
+        (row,) = [row for row in rows if row["command"].endswith(f"sleep {mark}")]
+        assert (row["whose"], row["leftover"]) == ("living-job", False)
+    finally:
+        child.communicate("\n", timeout=20)
+    assert not any(mark in row["command"] for row in world.json("check")[1]["processes"]["items"])
 
 
 def test_json_before_the_command(world: World) -> None:

@@ -62,6 +62,22 @@ def test_named_at_login_then_dealt_with(world: World) -> None:
     assert world.json("clean", "--session", SESSION, "--yes")[0] == 0
 
 
+def test_by_the_short_name_that_tables_show(world: World) -> None:
+    """The beginning of its last part is enough where it is the only one; of two such nothing is ended."""
+    path = record(world)
+    with sleeper(HANDWASH_SESSION=SESSION) as left:
+        for words in (["0a0b0"], ["1a0b0c"]):
+            assert world.run("clean", "--yes", "--session", *words)[0] == 1
+        twin = record(world, SESSION[:-6] + "ffffff")
+        assert world.run("clean", "--yes", "--session", "0a0b0c")[0] == 1 and left.poll() is None
+        twin.unlink()
+        code, out, _err = world.run("clean", "--session", "0a0b0c", "--dry-run")
+        assert code == 1 and str(left.pid) in out
+        assert "session" in out.splitlines()[0] and "0a0b0c" in out.splitlines()[1]
+        code, answer = world.json("clean", "--session", "0a0b0c", "--yes")
+        assert (code, answer["ended"]) == (0, [left.pid]) and not path.exists()
+
+
 def test_a_running_one_is_never_ended(world: World) -> None:
     """Its owner lives: said so, with exit code 1, whatever was asked."""
     with sleeper() as owner, sleeper(HANDWASH_SESSION=SESSION) as worker:
@@ -86,14 +102,14 @@ def test_its_job_is_still_in_the_queue(world: World, host: str) -> None:
         "squeue", f'case "$*" in *--steps*) /bin/cat {answers} ;; *) exec /bin/cat {world.folder}/answer ;; esac'
     )
     with sleeper(HANDWASH_SESSION=SESSION) as left:
-        answers.write_text("123.0\n123.batch\n")
+        answers.write_text("STEPID\n123.0\n123.batch\n")
         code, _out, err = world.run("clean", "--session", SESSION, "--yes")
         assert code == 1 and "scancel 123.0" in err and left.poll() is None
         world.script("squeue", f'case "$*" in *--steps*) exit 1 ;; *) exec /bin/cat {world.folder}/answer ;; esac')
         assert world.run("clean", "--session", SESSION, "--yes")[0] == 3 and left.poll() is None
         # The step is over, the allocation lives on: what is left of the session goes.
         world.script(
-            "squeue", f'case "$*" in *--steps*) echo 123.batch ;; *) exec /bin/cat {world.folder}/answer ;; esac'
+            "squeue", f'case "$*" in *--steps*) echo STEPID 123.batch ;; *) exec /bin/cat {world.folder}/answer ;; esac'
         )
         code, answer = world.json("clean", "--session", SESSION, "--yes")
         assert (code, answer["ended"]) == (0, [left.pid])

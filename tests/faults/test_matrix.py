@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.faults import matrix
 from tests.faults.session import SAFE
@@ -61,5 +63,8 @@ def test_cell(proctrack: str, name: str, request: pytest.FixtureRequest) -> None
     assert not cell.red(), matrix.line(cell, 60.0) + (cell.ended.said if cell.ended else "")
     assert cell.ended is not None
     assert cell.ended.status == STATUS.get(name, cell.ended.status)
+    if name == "frozen":
+        assert re.search(r"could not be ended: \d+ \(it hangs in the kernel .*tell the administrator", cell.ended.said)
+        assert re.search(r"node n\d: process \d+ \(.*\) of .* is in state D, .*; job \d+", cell.ended.said)
     if cell.beyond:
         assert cell.ended.outcome != "clean"

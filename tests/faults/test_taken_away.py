@@ -69,7 +69,9 @@ def bystander() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "watched", ["number, code, _sender = next_signal()", "number, code, sender = next_signal()"], ids=["outer", "inner"]
+    "watched",
+    ["number, code, _sender = kernel.next_signal()", "number, code, sender = kernel.next_signal()"],
+    ids=["outer", "inner"],
 )
 def test_a_supervisor_at_fault_waits_for_the_command(tmp_path: Path, watched: str) -> None:
     tree = copy(tmp_path, ("node/supervisor.py", watched, "raise RuntimeError('broken on purpose')"))
@@ -101,8 +103,7 @@ def test_supervisors_that_die_while_they_make_another_guardian(tmp_path: Path, s
     victims = "posix.getpid()" if stopped else "0"
     tree = copy(
         tmp_path,
-        ("node/chain.py", "if not start(address, orders, again):",
-         f"if start(address, orders, again):\n                again and posix.kill({victims}, 9)\n            else:"),
+        ("node/chain.py", "has_started = True\n            else", f"again and posix.kill({victims}, 9)\n            else"),
     )  # fmt: skip
     session = start(tree, tmp_path, f"env -i setsid -f sleep {LEFT}; echo up; exec sleep {MAIN}")
     assert first_line(session) == "up\n"
@@ -126,7 +127,7 @@ def test_supervisors_that_die_while_they_make_another_guardian(tmp_path: Path, s
 def test_a_guardian_whose_name_outlives_its_connections(tmp_path: Path) -> None:
     """A supervisor that comes to the dying one again and again does not take it for alive: the inner one dies meanwhile, what
     it has left falls to init, and a guardian is needed that searches."""
-    dying = f"""events = poller.poll(10)
+    dying = f"""events = self.poller.poll(10)
             if self.tasks and not self.starter and posix.access({str(tmp_path / "die")!r}, 0):
                 for task in self.tasks.values():
                     task.connection.close()
@@ -148,7 +149,7 @@ def test_a_guardian_whose_name_outlives_its_connections(tmp_path: Path) -> None:
             poller.poll(10000 if not posix.access({str(tmp_path / "go")!r}, 0) else 500)"""
     tree = copy(
         tmp_path,
-        ("node/guardian.py", "events = poller.poll(max(0.0, self.next_look - time.monotonic()) * 1000)", dying),
+        ("node/guardian.py", "events = self.poller.poll(max(0.0, self.next_look - time.monotonic()) * 1000)", dying),
         ("node/chain.py", "connection.close()\n            return None", f"connection.close()\n            {comes}"),
     )
     session = start(tree, tmp_path, f"env -i setsid -f sleep {LEFT}; echo up; exec sleep {MAIN}")
@@ -165,6 +166,68 @@ def test_a_guardian_whose_name_outlives_its_connections(tmp_path: Path) -> None:
     assert wait_until(lambda: sleepers(LEFT) == sleepers(MAIN) == [], 10)
     assert wait_until(lambda: not of(tmp_path), 10)
     session.communicate(timeout=10)
+
+
+def test_guardians_that_die_at_once_are_given_up(tmp_path: Path) -> None:
+    """Neither are they made anew without end, nor does the command hear of it."""
+    made = tmp_path / "made"
+    tree = copy(
+        tmp_path,
+        ("node/guardian.py", "        if self.starter:\n            self.part.supersede()",
+         f"        if self.starter:\n            open({str(made)!r}, 'a').write('x')\n            raise RuntimeError"),
+    )  # fmt: skip
+    session = start(tree, tmp_path, "trap 'echo heard' PIPE IO CHLD; echo up; read -r; exit 7")
+    assert first_line(session) == "up\n"
+    assert wait_until(lambda: len(of(tmp_path)) == 4, 10)
+    (guardian,) = set(of(tmp_path)) - set(descent.below([session.pid])) - {session.pid}
+    os.kill(guardian, signal.SIGKILL)
+    assert wait_until(lambda: made.exists() and len(of(tmp_path)) == 3, 10)
+    for _ in range(100):
+        assert session.poll() is None
+        wait_until(lambda: len(of(tmp_path)) > 3, 0.02)
+    out, errors = session.communicate("\n", timeout=20)
+    assert (session.returncode, out, errors) == (7, "", "handwash: nothing was left running\n")
+    assert 2 <= len(made.read_text()) <= 20
+
+
+def test_a_guardian_without_the_shared_folder(tmp_path: Path) -> None:
+    """As on a node whose home is another one: it is made anew, once, and the end is as complete as ever."""
+    tree = copy(tmp_path)
+    session = start(tree, tmp_path, f"env -i setsid -f sleep {LEFT}; echo up; exec sleep {MAIN}")
+    assert first_line(session) == "up\n"
+    (inner,) = descent.children(session.pid) or []
+    assert wait_until(lambda: len(sleepers(MAIN)) == len(sleepers(LEFT)) == 1, 10)
+
+    def guardians() -> set[int]:
+        return set(of(tmp_path)) - {session.pid, inner, *sleepers(MAIN)}
+
+    assert wait_until(lambda: len(guardians()) == 1, 10)
+    shutil.rmtree(tmp_path / "handwash")
+    for _ in range(2):
+        (old,) = guardians()
+        os.kill(old, signal.SIGKILL)
+        assert wait_until(lambda old=old: len(guardians() - {old}) == 1, 10)
+        new = guardians()
+        assert not wait_until(lambda new=new: guardians() != new, 0.3)
+    os.kill(sleepers(MAIN)[0], signal.SIGTERM)
+    _out, _errors = session.communicate(timeout=20)
+    assert session.returncode == -signal.SIGTERM
+    assert sleepers(LEFT) == []
+
+
+def test_no_process_for_the_command(tmp_path: Path) -> None:
+    """It takes the inner supervisor's place, as it would have been without one, and what it leaves is ended."""
+    tree = copy(tmp_path, ("node/supervisor.py", "main = posix.fork()", "raise OSError('broken on purpose')"))
+    asks = (
+        "import ctypes; number = ctypes.c_int(); "
+        "print([ctypes.CDLL(None).prctl(which, ctypes.byref(number)) or number.value for which in (37, 2)])"
+    )
+    # prctl(2): PR_GET_CHILD_SUBREAPER and PR_GET_PDEATHSIG.
+    session = start(tree, tmp_path, f'env -i setsid -f sleep {LEFT}; exec /usr/bin/python3 -I -S -c "{asks}"')
+    out, errors = session.communicate(timeout=20)
+    assert (session.returncode, out) == (0, "[0, 0]\n")
+    assert errors == "handwash: 1 process ended\n"
+    assert sleepers(LEFT) == []
 
 
 @pytest.mark.parametrize("loads", [True, False])

@@ -4,6 +4,7 @@ fake driver: what it says of each GPU, and what it still says when the driver do
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -134,6 +135,23 @@ def test_who_is_on_each_gpu(node: Node) -> None:
     assert f"the driver lists a process that is dead ({DEAD})" in text
     assert "1 holds its device file open and is not in the driver's list" in text
     assert "3.0 GiB" in text and "CPU time" in text
+
+
+def test_a_notebook_s_kernel_is_named_as_one(node: Node) -> None:
+    """Forgotten, on a GPU that it does not use: in the table, in the GPU's line, and in the reason."""
+    modules = node.driver.directory / "modules"
+    modules.mkdir(mode=0o755)
+    (modules / "ipykernel_launcher.py").write_text((PROGRAMS / "hold_gpu.py").read_text())
+    words = [str(node.python), "-m", "ipykernel_launcher", *DEVICES]
+    kernel = node.start(["/usr/bin/env", f"PYTHONPATH={modules}", *words], ALICE)
+    assert kernel.stdout is not None and kernel.stdout.readline()
+    node.driver.process(0, kernel.pid, GIB)
+    code, answer = node.status()
+    (row,) = [one for one in answer["processes"]["items"] if one["pid"] == kernel.pid]
+    assert code == 1 and row["leftover"] and row["why"].startswith("A notebook's kernel. It holds a GPU")
+    text = node.text()
+    assert f"{kernel.pid} ipykernel_launcher ({ALICE}, a notebook's kernel)" in text
+    assert re.search(rf"{kernel.pid} {ALICE} .*ipykernel_launcher .* \(a notebook's kernel\) 0,1 1.0 GiB", text)
 
 
 def test_126_loaders_that_hold_every_file_while_the_driver_lists_the_dead(node: Node) -> None:

@@ -100,6 +100,17 @@ def test_the_shell_of_an_allocation(any_cluster: Cluster) -> None:
     assert ask(any_cluster, "salloc", "-Q", "srun", "handwash", "where")[1]["kind"] == "compute"
 
 
+def test_how_many_gpus_the_allocation_holds_is_said(any_cluster: Cluster) -> None:
+    """However they were asked for; what salloc's shell itself knows (the hook's first line) is what was asked for."""
+    for words, count, known in ((["--gpus=2"], 2, "2"), (["-N2", "--gres=gpu:1"], 2, ""), (["--gres=gpu:1"], 1, "")):
+        script = "echo known=$SLURM_GPUS; handwash where"
+        done = any_cluster.run(["salloc", "-Q", *words, "sh", "-c", script], user="alice", check=True)
+        assert f"known={known}\n" in done.stdout
+        assert re.search(rf": you hold {count} GPUs? in job \d+, but this shell is on the login node", done.stdout), (
+            done
+        )
+
+
 def test_beside_a_batch_job(any_cluster: Cluster) -> None:
     """A step that overlaps a batch job is inside that job, and the batch script is not its leftover."""
     with batch(any_cluster, "-w", "n1") as job:

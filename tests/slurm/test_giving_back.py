@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -138,6 +139,20 @@ def test_an_agent_that_restarts_its_workers(cluster_linuxproc: Cluster) -> None:
         code, answer = ask(cluster, "handwash", "clean", "--yes", env={"HANDWASH_GRACE": "2"})
         assert code == 0 and agent.pid in answer["ended"] and len(answer["ended"]) >= 2, answer
         assert not cluster.processes("alice")
+
+
+def test_the_agent_of_a_worker_that_was_named(cluster_linuxproc: Cluster) -> None:
+    """It has started another one: 1, and said which agent that is; ended only when it is asked for, with its worker."""
+    cluster = cluster_linuxproc
+    with left(cluster, *crowd(cluster, "agent")) as (agent,):
+        assert wait_until(lambda: len(cluster.processes("alice")) == 2, 10)
+        (worker,) = set(cluster.processes("alice")) - {agent.pid}
+        done = cluster.run(["handwash", "clean", "--yes", str(worker)], user="alice")
+        (new,) = set(cluster.processes("alice")) - {agent.pid}
+        assert done.returncode == 1 and new != worker and running(agent), done
+        assert f"Still there: {new} crowd.py, started anew by {agent.pid} crowd.py." in done.stdout
+        code, answer = ask(cluster, "handwash", "clean", "--yes", str(agent.pid), env={"HANDWASH_GRACE": "2"})
+        assert code == 0 and {agent.pid, new} <= set(answer["ended"]) and not cluster.processes("alice")
 
 
 def test_the_whole_tree_of_a_named_process(cluster_linuxproc: Cluster) -> None:
@@ -303,6 +318,80 @@ def test_on_the_other_nodes_of_the_job(cluster_linuxproc: Cluster) -> None:
     assert "Not looked at: n2" in done.stdout, done
     assert '"node": "n2"' in done.stdout and "rank 101.7" in done.stdout, done
     assert not [pid for pid in cluster.processes("alice") if processes.arguments(pid)[:1] == ["rank"]]
+
+
+def test_on_the_other_component_of_a_heterogeneous_job(cluster_linuxproc: Cluster) -> None:
+    """What an ended step has left there is found and ended through that component; a living step of it stays."""
+    cluster = cluster_linuxproc
+    nap = (
+        "setsid -f bash -c 'exec -a rank sleep 101.8' </dev/null >/dev/null 2>&1; "
+        "until pgrep -f '^rank 101.8' >/dev/null; do :; done; kill -9 $PPID"
+    )
+    script = (
+        f"srun --het-group=1 bash -c {shlex.quote(nap)} 2>/dev/null; "
+        "srun --het-group=1 sleep 101.9 & until pgrep -f '^[^ ]*sleep 101.9' >/dev/null; do :; done; "
+        "handwash check; handwash clean --all-nodes --yes; pgrep -f '^[^ ]*sleep 101.9' >/dev/null && echo the other lives; "
+        "kill %1; wait"
+    )
+    salloc = ["salloc", "-Q", "-n1", "-w", "n1", ":", "-n1", "-w", "n2", "bash", "-c", script]
+    done = cluster.run(salloc, user="alice", timeout=90)
+    assert "Not looked at: n1, n2, of the same job" in done.stdout, done
+    # Both nodes are this host: all three looks find it.
+    assert "On n1: 1 process ended." in done.stdout and "On n2: 1 process ended." in done.stdout, done
+    assert "the other lives" in done.stdout
+    assert not [pid for pid in cluster.processes("alice") if processes.arguments(pid)[:1] == ["rank"]]
+
+
+STEPS = "srun -N1 -n1 -w n1 sleep 101.1 & srun -N1 -n1 -w n2 sleep 101.2 & "
+RUNNING = "until [ $(squeue -h -s -j $SLURM_JOB_ID -o %i | grep -c '[.][01]$') = 2 ]; do sleep 0.1; done; "
+
+
+def test_a_step_that_has_lost_its_srun(cluster_linuxproc: Cluster) -> None:
+    """Both of its processes killed, as `pkill -9 srun` does: the line to type, for that step alone; no finding."""
+    cluster = cluster_linuxproc
+    look = "handwash clean --yes; echo code $?; "
+    kill = 'kill -9 $(pgrep -P $(pgrep -f "^srun .*101[.]1$" -o)) $(pgrep -f "^srun .*101[.]1$" -o); '
+    done = cluster.run(
+        ["salloc", "-Q", "-N2", "bash", "-c", STEPS + RUNNING + look + "echo then; " + kill + look + "kill %2; exit"],
+        user="alice",
+        timeout=60,
+    )
+    before, _then, after = done.stdout.partition("then\n")
+    assert "code 0" in before and "srun that started it" not in before, done
+    assert after.count("the srun that started it here is gone. To end it: scancel ") == 1 and "code 0" in after, done
+    assert "(sleep) runs on" in after
+    assert cluster.wait_no_jobs(30)
+
+
+def test_a_step_that_has_lost_its_srun_is_cancelled_after_a_yes(cluster_linuxproc: Cluster) -> None:
+    """At a terminal it is asked about; the step has ended then, what it has left is offered, the other step lives on."""
+    cluster = cluster_linuxproc
+    env = {**cluster.env("alice"), "TERM": "dumb"}
+    shell = pexpect.spawn(
+        "salloc",
+        ["-Q", "-N2", "bash", "--norc"],
+        env=env,
+        preexec_fn=cluster.become("alice"),
+        encoding="utf-8",
+        timeout=30,
+    )
+    try:
+        shell.sendline("PS1=; " + STEPS + RUNNING + 'echo "have" "both"')
+        shell.expect("have both")
+        kill = 'kill -9 $(pgrep -P $(pgrep -f "^srun .*101[.]1$" -o)) $(pgrep -f "^srun .*101[.]1$" -o)'
+        shell.sendline(f"{kill}; handwash clean; squeue -h -s -j $SLURM_JOB_ID -o %i; echo the $? end")
+        shell.expect(r"Step (\d+\.[01]) \(sleep\) runs on, .* Cancel it\? \[y/N\] ")
+        step = shell.match.group(1)
+        shell.sendline("y")
+        shell.expect("the 0 end")
+        assert f"Step {step} has ended." in shell.before
+        rest = shell.before.partition("has ended.")[2].split()
+        assert step not in rest and step[:-1] + str(1 - int(step[-1])) in rest, shell.before
+        assert not [pid for pid in cluster.processes("alice") if processes.arguments(pid)[1:] == ["101.1"]]
+    finally:
+        shell.close(force=True)
+        cluster.run(["scancel", "-u", cluster.users[0]], user="alice")
+        assert cluster.wait_no_jobs(30)
 
 
 def test_a_job_that_nobody_sits_in(cluster_linuxproc: Cluster) -> None:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.testbed import configuration, installed, machine, processes, remains
+from tests.testbed import accounting, configuration, installed, machine, processes, remains
 from tests.testbed.configuration import NODES, tool
 from tests.testbed.daemons import ClusterError, Daemons
 from tests.testbed.machine import register
@@ -47,9 +47,10 @@ class Cluster(Daemons):
     """A two-node Slurm; a context manager that starts and stops it.
 
     *proctrack* is linuxproc, pgid or cgroup; *directory* a folder that does not exist yet (default: a new one under /tmp);
-    *port* the first of three port numbers (default: free ones); *settings* are lines of slurm.conf that replace or join
+    *port* the first of its port numbers (default: free ones); *settings* are lines of slurm.conf that replace or join
     ours. A *detached* cluster outlives this process; any other is stopped when this process ends, and by the next start
-    of a cluster on this machine where this process was killed.
+    of a cluster on this machine where this process was killed. With *accounting* it has slurmdbd and a database, and puts
+    GPUs on record.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Cluster(Daemons):
         port: int | None = None,
         settings: Sequence[str] = (),
         detached: bool = False,
+        accounting: bool = False,
     ) -> None:
         if proctrack not in configuration.PROCTRACKS:
             raise ValueError(f"proctrack is one of {', '.join(configuration.PROCTRACKS)}, not {proctrack}")
@@ -67,6 +69,7 @@ class Cluster(Daemons):
         self.proctrack = proctrack
         self.settings = tuple(settings)
         self.detached = detached
+        self.accounting = accounting
         self.slot = -1
         self.users: tuple[str, ...] = ()
         self.uids: dict[str, int] = {}
@@ -98,6 +101,8 @@ class Cluster(Daemons):
         stop_orphans()
         for name in ("munged", "slurmctld", "slurmd", "srun", "scontrol", "useradd"):
             tool(name)
+        if self.accounting:
+            accounting.require()
         configuration.cgroup_conf(self.proctrack)
         self.directory = self._place or Path(f"/tmp/handwash-cluster-{secrets.token_hex(4)}")
         if self.directory.exists():
@@ -138,8 +143,10 @@ class Cluster(Daemons):
         shutil.copytree(PROGRAMS, self.programs)
         for name in ("log", "state", "spool", "munge", *(f"spool/{node}" for node in NODES)):
             (self.directory / name).mkdir()
-        ports = configuration.free_ports(slot, 3) if self._port is None else [self._port + n for n in range(3)]
-        configuration.write(self.directory, self.proctrack, ports, remains.first_job(slot), self.settings)
+        count = 4 if self.accounting else 3
+        ports = configuration.free_ports(slot, count) if self._port is None else [self._port + n for n in range(count)]
+        more = accounting.write(self.directory, ports[3]) if self.accounting else []
+        configuration.write(self.directory, self.proctrack, ports, remains.first_job(slot), more, self.settings)
 
     def _let_go(self) -> None:
         with register() as content:
@@ -222,10 +229,11 @@ class Cluster(Daemons):
 
     def jobs(self) -> list[Job]:
         """The whole queue; ClusterError where it could not be had."""
-        done = self.run(["squeue", "-h", "-a", "-o", "%i\x1f%T\x1f%u\x1f%j"])
+        done = self.run(["squeue", "-h", "-a", "-o", "%i\x1f%T\x1f%u\x1f%j\x1e"])
         if done.returncode or done.stderr:
             raise ClusterError(f"squeue: {done.stderr}")
-        return [Job(*line.split("\x1f", 3)) for line in done.stdout.splitlines()]
+        # A name can hold a newline.
+        return [Job(*row.split("\x1f", 3)) for row in done.stdout.split("\x1e\n")[:-1]]
 
     def wait_no_jobs(self, limit: float = 10) -> bool:
         """Waits until the queue is empty; False when it was not within *limit* seconds."""

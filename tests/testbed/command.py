@@ -26,7 +26,8 @@ def parser() -> argparse.ArgumentParser:
     how = argparse.ArgumentParser(add_help=False)
     how.add_argument("--dir", help="folder to make (default: a new one under /tmp)")
     how.add_argument("--proctrack", choices=PROCTRACKS, default="linuxproc")
-    how.add_argument("--port", type=int, metavar="BASE", help="first of three ports (default: free ones)")
+    how.add_argument("--port", type=int, metavar="BASE", help="first of the ports, three or four (default: free ones)")
+    how.add_argument("--accounting", action="store_true", help="with slurmdbd and a database, so that sacct answers")
     how.add_argument("--install", metavar="SOURCE", help="install handwash from this checkout for the users")
     who = argparse.ArgumentParser(add_help=False)
     who.add_argument("--user", default="root", help="alice, bob or root (default)")
@@ -49,7 +50,13 @@ def parser() -> argparse.ArgumentParser:
 
 def start(options: argparse.Namespace, *, detached: bool) -> Cluster:
     """A started cluster, with handwash on it where that was asked for."""
-    cluster = Cluster(options.proctrack, directory=options.dir, port=options.port, detached=detached).start()
+    cluster = Cluster(
+        options.proctrack,
+        directory=options.dir,
+        port=options.port,
+        detached=detached,
+        accounting=options.accounting,
+    ).start()
     if options.install:
         try:
             cluster.install_handwash(options.install)

@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.testbed.machine import Unavailable
@@ -53,11 +54,11 @@ NodeName=n2 Name=gpu Type=a100 File=/dev/nvidia[2-3]
 """
 
 
-def tool(name: str) -> str:
-    """The absolute path of a program, or Unavailable with the package that has it."""
+def tool(name: str, packages: str = "slurm-wlm munge") -> str:
+    """The absolute path of a program, or Unavailable with the packages that have it."""
     found = shutil.which(name, path=PATH)
     if found is None:
-        raise Unavailable(f"{name} is not installed (Debian: apt-get install slurm-wlm munge)")
+        raise Unavailable(f"{name} is not installed (Debian: apt-get install {packages})")
     return found
 
 
@@ -122,8 +123,10 @@ def node_port(slurm_conf: Path, node: str) -> int:
     return int(found[1])
 
 
-def write(directory: Path, proctrack: str, ports: list[int], first_job: int, settings: tuple[str, ...]) -> None:
-    """Writes slurm.conf, gres.conf and cgroup.conf into the directory."""
+def write(
+    directory: Path, proctrack: str, ports: list[int], first_job: int, more: Sequence[str], settings: Sequence[str]
+) -> None:
+    """Writes slurm.conf, gres.conf and cgroup.conf into the directory; *more* lines are ours as well."""
     text = SLURM_CONF.format(
         host=socket.gethostname().split(".")[0],
         directory=directory,
@@ -134,7 +137,7 @@ def write(directory: Path, proctrack: str, ports: list[int], first_job: int, set
     )
     # A parameter given twice is an error to some releases: what the caller sets takes the place of ours.
     given = {line.split("=", 1)[0].lower() for line in settings} - {"nodename", "partitionname"}
-    lines = [line for line in text.splitlines() if line.split("=", 1)[0].lower() not in given]
+    lines = [line for line in [*text.splitlines(), *more] if line.split("=", 1)[0].lower() not in given]
     (directory / "slurm.conf").write_text("\n".join([*lines, *settings]) + "\n")
     (directory / "gres.conf").write_text(GRES_CONF)
     (directory / "cgroup.conf").write_text(cgroup_conf(proctrack))

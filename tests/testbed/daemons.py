@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.testbed import configuration, processes, remains
+from tests.testbed import accounting, configuration, processes, remains
 from tests.testbed.configuration import NODES, PATH, tool
 from tests.testbed.people import People
 from tests.testbed.processes import identity, wait_until
@@ -31,8 +32,10 @@ class Daemons(People):
         return self.directory / "slurm.conf"
 
     def start_daemons(self) -> None:
-        """Starts all four and waits until both nodes are idle."""
+        """Starts all four, and the accounting's where there is one, and waits until both nodes are idle."""
         self._start_munged()
+        if (self.directory / "slurmdbd.conf").exists():
+            accounting.start(self)
         self.start_controller()
         for node in NODES:
             self.start_slurmd(node)
@@ -57,13 +60,16 @@ class Daemons(People):
             for path in (folder, key):
                 os.chown(path, entry.pw_uid, entry.pw_gid)
         places = [f"--{name}-file={folder / name}" for name in ("key", "pid", "log", "seed")]
-        self._spawn(
-            "munged", [tool("munged"), "--foreground", "--force", f"--socket={folder / 'socket'}", *places], entry
+        self.spawn(
+            "munged", [tool("munged"), "--foreground", "--force", f"--socket={folder / 'socket'}", *places], entry=entry
         )
         if not wait_until((folder / "socket").exists, 10):
             raise ClusterError(f"munged does not start:\n{self.logs()}")
 
-    def _spawn(self, log: str, argv: list[str], entry: pwd.struct_passwd | None = None) -> None:
+    def spawn(
+        self, log: str, argv: list[str], env: Mapping[str, str] | None = None, entry: pwd.struct_passwd | None = None
+    ) -> None:
+        """Starts a daemon, as root unless an *entry* says otherwise; *env* joins its environment."""
         whom: dict[str, Any] = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []} if entry else {}
         with (self.directory / "log" / f"{log}.out").open("ab") as output:
             child = subprocess.Popen(
@@ -72,7 +78,7 @@ class Daemons(People):
                 stdout=output,
                 stderr=output,
                 cwd=self.directory,
-                env={"PATH": PATH, "SLURM_CONF": str(self.slurm_conf)},
+                env={"PATH": PATH, "SLURM_CONF": str(self.slurm_conf), **(env or {})},
                 start_new_session=True,
                 **whom,
             )
@@ -80,24 +86,24 @@ class Daemons(People):
 
     def start_controller(self) -> None:
         """Starts slurmctld and waits until it answers."""
-        self._spawn("slurmctld", [tool("slurmctld"), "-D", "-f", str(self.slurm_conf)])
+        self.spawn("slurmctld", [tool("slurmctld"), "-D", "-f", str(self.slurm_conf)])
         if not wait_until(lambda: "UP" in self.run(["scontrol", "ping"]).stdout, 15):
             raise ClusterError(f"slurmctld does not answer:\n{self.logs()}")
 
     def stop_controller(self) -> None:
         """Ends slurmctld; it saves its state, and start_controller finds the jobs again."""
-        self._end_daemon("slurmctld")
+        self.end_daemon("slurmctld")
 
     def start_slurmd(self, node: str) -> None:
         """Starts the slurmd of one node and waits until it listens."""
-        self._spawn(node, [tool("slurmd"), "-D", "-f", str(self.slurm_conf), "-N", node])
+        self.spawn(node, [tool("slurmd"), "-D", "-f", str(self.slurm_conf), "-N", node])
         port = configuration.node_port(self.slurm_conf, node)
         if not wait_until(lambda: configuration.listening(port), 15):
             raise ClusterError(f"the slurmd of {node} does not listen:\n{self.logs()}")
 
     def stop_slurmd(self, node: str) -> None:
         """Ends the slurmd of one node; running steps stay."""
-        self._end_daemon("slurmd", node)
+        self.end_daemon("slurmd", node)
 
     def restart_slurmd(self, node: str) -> None:
         """Ends and starts the slurmd of one node."""
@@ -139,7 +145,8 @@ class Daemons(People):
         """The pids of a daemon of this cluster whose command line holds these words."""
         return [pid for pid in remains.daemons(self.directory, (name,)) if set(words) <= set(processes.arguments(pid))]
 
-    def _end_daemon(self, name: str, *words: str) -> None:
+    def end_daemon(self, name: str, *words: str) -> None:
+        """Ends a daemon in good order."""
         for pid in self.daemon(name, *words):
             who = identity(pid)
             if who and not processes.terminate(who, 10):

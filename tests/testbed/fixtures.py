@@ -1,7 +1,8 @@
 """The clusters as pytest fixtures, and the check that no test leaves a job or a process on one.
 
 ``cluster_linuxproc``, ``cluster_pgid`` and ``cluster_cgroup`` are started when first asked for and shared by the session;
-``cluster`` runs a test on each of the three; ``any_cluster`` is for a test to which the kind does not matter.
+``cluster`` runs a test on each of the three; ``any_cluster`` is for a test to which the kind does not matter;
+``cluster_accounting`` has slurmdbd.
 """
 
 from __future__ import annotations
@@ -25,33 +26,39 @@ PATIENCE = 5.0
 _started: dict[str, Cluster] = {}
 
 
-def _shared(proctrack: str) -> Iterator[Cluster]:
+def _shared(name: str, proctrack: str, *, accounting: bool = False) -> Iterator[Cluster]:
     try:
-        cluster = Cluster(proctrack).start()
+        cluster = Cluster(proctrack, accounting=accounting).start()
     except Unavailable as missing:
         pytest.skip(f"no test cluster: {missing}")
-    _started[f"cluster_{proctrack}"] = cluster
+    _started[name] = cluster
     yield cluster
-    del _started[f"cluster_{proctrack}"]
+    del _started[name]
     cluster.stop()
 
 
 @pytest.fixture(scope="session")
 def cluster_linuxproc() -> Iterator[Cluster]:
     """The session's cluster with proctrack/linuxproc."""
-    yield from _shared("linuxproc")
+    yield from _shared("cluster_linuxproc", "linuxproc")
 
 
 @pytest.fixture(scope="session")
 def cluster_pgid() -> Iterator[Cluster]:
     """The session's cluster with proctrack/pgid."""
-    yield from _shared("pgid")
+    yield from _shared("cluster_pgid", "pgid")
 
 
 @pytest.fixture(scope="session")
 def cluster_cgroup() -> Iterator[Cluster]:
     """The session's cluster with proctrack/cgroup."""
-    yield from _shared("cgroup")
+    yield from _shared("cluster_cgroup", "cgroup")
+
+
+@pytest.fixture(scope="module")
+def cluster_accounting() -> Iterator[Cluster]:
+    """A cluster with slurmdbd, for the tests of one file."""
+    yield from _shared("cluster_accounting", "linuxproc", accounting=True)
 
 
 @pytest.fixture(scope="session", params=PROCTRACKS)

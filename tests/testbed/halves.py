@@ -1,4 +1,4 @@
-"""Runs all tests in two halves side by side: what needs a cluster, and the rest. They wait far more than they work.
+"""Runs all tests in two halves side by side: most of what needs a cluster, and the rest. They wait far more than they work.
 
 The contract comes first, alone: the other processes of this user are part of the commands' answers.
 """
@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-WITHOUT_CLUSTER = ["tests/shells", "tests/unit", "tests/gpu"]
+# Of those that need a cluster the two that look at nothing but its answers.
+SECOND = ["tests/slurm/test_cost.py", "tests/slurm/test_usage.py", "tests/shells", "tests/unit", "tests/gpu"]
 CONTRACT = "tests/contract"
 
 
@@ -21,10 +22,10 @@ def main(options: list[str]) -> int:
     contract = subprocess.call([*pytest, CONTRACT], cwd=ROOT)
     with tempfile.TemporaryFile() as words:
         second = subprocess.Popen(
-            [*pytest, "-p", "no:cacheprovider", *WITHOUT_CLUSTER], cwd=ROOT, stdout=words, stderr=subprocess.STDOUT
+            [*pytest, "-p", "no:cacheprovider", *SECOND], cwd=ROOT, stdout=words, stderr=subprocess.STDOUT
         )
         try:
-            others = [f"--ignore={folder}" for folder in (*WITHOUT_CLUSTER, CONTRACT)]
+            others = [f"--ignore={folder}" for folder in (*SECOND, CONTRACT)]
             first = subprocess.call([*pytest, *others], cwd=ROOT)
         finally:
             # After ^C too: the terminal has told both.

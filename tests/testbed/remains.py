@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from tests.testbed import configuration, processes
+from tests.testbed import accounting, configuration, processes
 from tests.testbed.processes import wait_until
 
 # The mark in the environment of what root starts on a cluster; what the two users run is known by their uids.
 MARK = "HANDWASH_TESTBED"
-DAEMONS = ("munged", "slurmctld", "slurmd", "slurmstepd")
+DAEMONS = ("munged", "slurmctld", "slurmd", "slurmstepd", *accounting.DAEMONS)
 JOB_IDS_PER_SLOT = 10000
 
 
@@ -33,8 +33,9 @@ def daemons(directory: Path, names: Sequence[str]) -> list[int]:
         # Debian's slurmd is a link to slurmd-wlm.
         name = processes.program(pid).replace("-wlm", "")
         if name in names:
-            # slurmstepd writes its command line over: it is known by the log and the spool folder that it has open.
-            words = processes.open_files(pid) if name == "slurmstepd" else processes.arguments(pid)
+            # slurmstepd writes its command line over, slurmdbd has no word for its folder: they are known by their open logs.
+            by_files = name in ("slurmstepd", "slurmdbd")
+            words = processes.open_files(pid) if by_files else processes.arguments(pid)
             if any(f"{directory}/" in word for word in words):
                 found.append(pid)
     return found

@@ -103,10 +103,13 @@ def test_one_mistake_leaves_the_rest(files) -> None:
     assert (found.banner, found.grace, len(found.complaints)) == ("full", 7.0, 1)
 
 
-@pytest.mark.parametrize(("text", "disabled"), [("1", True), ("yes", True), ("0", False), ("no", True), ("", False)])
+@pytest.mark.parametrize(
+    ("text", "disabled"), [("1", True), ("yes", True), ("0", False), ("false", False), ("no", False), ("", False)]
+)
 def test_disabled(files, text: str, disabled: bool) -> None:
-    """Set means disabled, except for a plain no."""
+    """Set means disabled, except for a plain no. Set and empty, the file decides."""
     assert files(HANDWASH_DISABLE=text).disable is disabled
+    assert files(site="disable = true", HANDWASH_DISABLE=text).disable is (disabled or not text)
 
 
 def test_disabled_by_the_site_enabled_by_the_person(files) -> None:

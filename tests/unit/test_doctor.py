@@ -10,7 +10,8 @@ from handwash.doctor import findings
 from handwash.doctor.collect import exit_lines
 from handwash.doctor.evidence import Evidence, Machine, SetUp, Smi
 from handwash.frozen import replace
-from handwash.model import Gpu, Job, Node, Process, Site, Survey, Unknown, Visibility
+from handwash.limits import Excess
+from handwash.model import Gpu, Job, Judged, Node, Process, Site, Survey, Unknown, Visibility
 from handwash.run import CouldNotTell, Result
 from handwash.schedulers import slurm_partitions
 from handwash.schedulers.slurm_partitions import Partition
@@ -59,6 +60,9 @@ def broken(cause: str) -> dict[str, Any]:
 LOGIN: dict[str, Any] = {"kind": "login", "job": None, "jobs": (), "gpus": (), "visibility": Visibility("all", "", ())}
 BARE = {"machine": Machine(), "smi": Smi()}
 OTHERS = (ME, replace(ME, pid=50, uid=1001, user="bob", name="train.py", gpus=(0,)))
+HEAVY = replace(ME, pid=60, name="train.py", command="python train.py", cpu_s=7200.0)
+FORGOTTEN = Judged(HEAVY, "login-work", "survives", True, "It keeps the login node busy.")
+BUSY = Excess("cores", 3.0, 0.5, (HEAVY,))
 
 # name: (the evidence, the findings' ids and whether each is a problem)
 CASES: dict[str, tuple[dict[str, Any], dict[str, bool]]] = {
@@ -73,6 +77,16 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, bool]]] = {
     "login node with a shared GPU": (
         {**LOGIN, "gpus": (GPU,), "processes": OTHERS}, {"login-node": False, "other-users": False}),
     "salloc": ({"kind": "allocation-shell", "gpus": (), **BARE}, {"allocation-shell": False, "nvidia-smi-missing": False}),
+    "forgotten on the login node": (
+        {**LOGIN, **BARE, "left_over": (FORGOTTEN,)},
+        {"login-node": False, "login-work": True, "nvidia-smi-missing": False}),
+    "over the login node's limits, with somebody at it": (
+        {**LOGIN, **BARE, "over_limits": (BUSY,)},
+        {"login-node": False, "login-work": False, "nvidia-smi-missing": False}),
+    "forgotten beside salloc": (
+        {"kind": "allocation-shell", "gpus": (), **BARE, "left_over": (FORGOTTEN,), "over_limits": (BUSY,)},
+        {"allocation-shell": False, "login-work": True, "nvidia-smi-missing": False}),
+    "left over on a compute node": ({"left_over": (FORGOTTEN,)}, {}),
     "compute node without a job": ({"job": None}, {"no-job": True}),
     "a job that is over": (
         {"job": None, "jobs": (), "processes": (replace(ME, job="5", attributed_by="environment"),)},
@@ -168,6 +182,17 @@ def test_the_next_command() -> None:
     assert one.remedy == "export CUDA_VISIBLE_DEVICES=0" and "'7'" in one.what
     assert findings.try_line(evidence(partitions=())) is None
     assert "sinfo" in findings.findings(evidence(**{**LOGIN, "partitions": ()}))[0].remedy
+
+
+def test_what_is_forgotten_on_a_login_node_is_shown() -> None:
+    """Which process, how old, how much it has computed, over which limit; a crowd of them in few words."""
+    many = {**LOGIN, "left_over": (FORGOTTEN,) * 5, "over_limits": (BUSY,), "now": 10800.0}
+    (found,) = [one for one in findings.findings(evidence(**many)) if one.id == "login-work"]
+    assert found.what.startswith("5 processes of yours") and found.remedy == "handwash clean"
+    assert found.evidence.count("60 train.py, 3:00:00 old, 2:00:00 of CPU time: It keeps the login node busy.") == 3
+    assert "… Over this login node's limits: 3.0 cores kept busy, 0.5 are allowed: 60 train.py" in found.evidence
+    (found,) = [one for one in findings.findings(evidence(**LOGIN, over_limits=(BUSY,))) if one.id == "login-work"]
+    assert "srun --partition=gpu" in found.remedy
 
 
 def test_what_could_not_be_told() -> None:

@@ -440,6 +440,24 @@ def test_an_ended_allocations_variables_on_the_login_node_make_no_leftover() -> 
     assert one(survey(**inside)) == ("ended-job", "survives", True, "leftover")
 
 
+KERNELS = {
+    "session": ({**CHILD, "job": "42"}, {"inside": "42"}),
+    "ended-job": (IN_43, {}),
+    "no-job": ({}, {}),
+    "login-work": (HEAVY, {"kind": "login"}),
+}
+
+
+@pytest.mark.parametrize("whose", KERNELS)
+def test_a_notebooks_kernel_is_named_wherever_it_is_left_over(whose: str) -> None:
+    changes, world = KERNELS[whose]
+    for name, named in (("ipykernel_launcher", True), ("train.py", False)):
+        seen = survey(**{**world, "processes": (process(**{**changes, "name": name}),)})
+        (found,) = judge.judge(seen, UID, NOW).judged
+        assert (found.whose, found.leftover) == (whose, True)
+        assert found.why.startswith("A notebook's kernel. ") is named and len(found.why) > 25
+
+
 def test_a_zombies_parent_is_named() -> None:
     parent = process(6000, name="agent.py")
     seen = survey(processes=(parent, process(5000, ppid=6000, state="Z")))
@@ -491,3 +509,33 @@ def test_the_other_nodes_of_this_job() -> None:
     assert remarks.other_nodes(survey("compute", "42", jobs=(row, job("43", nodes=("n9",))))) == ("n2", "n3")
     assert remarks.other_nodes(survey("allocation-shell", "42", jobs=(row,))) == ("n1", "n2", "n3")
     assert remarks.other_nodes(survey("login", jobs=(row,))) == ()
+
+
+def test_the_components_of_a_heterogeneous_job() -> None:
+    """Their nodes are this job's too, whichever component this shell is in, each once; a job beside it is none of them."""
+    rows = (
+        job("42", id="42+0", nodes=("n1", "n2")),
+        job("43", id="42+1", nodes=("n2", "n3")),
+        job("44", id="44", nodes=("n9",)),
+        job("420", id="420+0", nodes=("n8",)),
+    )
+    assert remarks.other_nodes(survey("compute", "42", jobs=rows)) == ("n2", "n3")
+    assert remarks.other_nodes(survey("compute", "43", jobs=rows)) == ("n2", "n3")
+    assert remarks.other_nodes(survey("allocation-shell", "42", jobs=rows)) == ("n1", "n2", "n3")
+    assert remarks.other_nodes(survey("compute", "44", jobs=rows)) == ("n9",)
+
+
+def test_the_batch_jobs_that_run() -> None:
+    """Each by the number that ends all of it; not this shell's own, not what waits or is interactive."""
+    rows = (
+        job("42", interactive=False),
+        job("50", id="50_3", interactive=False),
+        job("60", id="60+0", interactive=False),
+        job("61", id="60+1", interactive=False),
+        job("70", interactive=False, state="PENDING"),
+        job("80"),
+        job("90", interactive=None),
+    )
+    assert remarks.batch_jobs(survey("compute", "42", jobs=rows)) == ("50_3", "60")
+    assert remarks.batch_jobs(survey("login", jobs=rows)) == ("42", "50_3", "60")
+    assert remarks.batch_jobs(survey("login", jobs=Unknown("why"))) == ()

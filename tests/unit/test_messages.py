@@ -24,7 +24,10 @@ from handwash.commands import leave
 from handwash.frozen import replace
 from handwash.giveback import Done
 from handwash.model import Gpu, GpuUse, Holder, Job, Node, Process, Site, Survey, Unknown, Verdict, Visibility
-from handwash.srun import receipt
+from handwash.run import Result
+from handwash.schedulers import slurm_step
+from handwash.schedulers.slurm_launchers import Step
+from handwash.srun import confirm, receipt, stuck
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(handwash.__file__).parent
@@ -208,7 +211,9 @@ def handwash_says(tmp_path: Path, *words: str, **env: str) -> subprocess.Complet
     )
 
 
-COMMANDS = ("status", "where", "check", "clean", "sessions", "init", "install", "uninstall", "banner", "leave")
+COMMANDS = (
+    "status", "where", "check", "clean", "cost", "sessions", "usage", "init", "install", "uninstall", "banner", "leave"
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [("--help",), *((command, "--help") for command in COMMANDS)], ids=" ".join)
@@ -231,6 +236,13 @@ def test_help_is_chinese(words: tuple[str, ...], tmp_path: Path) -> None:
         ("clean", "4194304"),
         ("clean", "--session", "20200101-000000-0", "--yes"),
         ("sessions",),
+        ("cost",),
+        ("cost", "--", "ls"),
+        ("cost", "--", "srun", "-a"),
+        ("cost", "--", "srun", "-N1-2", "--gres=gpu:1,shard:1", "-t60", "x"),
+        ("cost", "--", "bash", "-c", "python x; for"),
+        ("usage",),
+        ("usage", "--since", "7d"),
         ("banner",),
         ("init", "cash"),
         ("install", "--shell", "bash"),
@@ -352,9 +364,9 @@ def told(seen: Survey) -> tuple[str, Verdict]:
 @pytest.mark.parametrize("kind", ["login", "compute", "allocation-shell", "workstation"])
 def test_what_is_told_is_chinese(kind: str, proctrack: str | None) -> None:
     messages.choose("zh_CN")
-    node = Node(kind, "n1", "7" if kind in ("compute", "allocation-shell") else None, False, ())
-    text, _verdict = told(a_survey(node=node, site=Site(proctrack)))
-    assert english_in(text) == []
+    job = "7" if kind in ("compute", "allocation-shell") else None
+    text, _verdict = told(a_survey(node=Node(kind, "n1", job, False, (), held=1), site=Site(proctrack)))
+    assert english_in(text + tell.place(Node(kind, "n1", job, False, ()))) == []
     assert "GPU-hours" not in text and "卡时" in text
 
 
@@ -387,8 +399,10 @@ def test_the_question_and_the_report_are_chinese(capsys: pytest.CaptureFixture[s
     reasons = ("uninterruptible (x)", "other-user", "itself", "still", "restarted")
     (first, *_others) = judge.judge(seen, 1000, NOW).judged
     memory = tuple(Returned(index, 8 * GIB, 0, back) for index, back in enumerate((True, False, None)))
-    done = Done((101,), (101,), tuple((first, why) for why in reasons), memory, seen)
+    done = Done((101,), (101,), tuple((first, why) for why in reasons), memory, seen, unchecked="……")
     tell_clean.done(done, seen)
+    for agent in (first, replace(first, whose="service")):
+        tell_clean.done(replace(done, left=((first, "restarted"),), agents=((101, agent),)), seen)
     tell_clean.plan((first,) * 5, seen, NOW)
     tell_clean.held_back(((first, "mps"), (first, "service")), seen)
     excesses = tuple(limits.Excess(kind, 9, 1, (first.process,)) for kind in ("cores", "memory", "threads", "gpu"))
@@ -396,6 +410,10 @@ def test_the_question_and_the_report_are_chinese(capsys: pytest.CaptureFixture[s
     tell.outlived("7")
     tell.not_looked_at(("n2",))
     print(tell_clean.job_question(JOBS[0]), tell.job_hint(JOBS[0]))
+    step = Step("7", "0", "bash", "vm", 1, None)
+    print(
+        tell_clean.step_question(step), tell_clean.step_hint(step), tell.batch_hint(("7",)), tell.batch_hint(("7", "8"))
+    )
     said = capsys.readouterr()
     assert said.err and said.out
     assert english_in(said.out + said.err) == []
@@ -407,13 +425,36 @@ def test_receipts_are_chinese() -> None:
         receipt.processes(0, 0, []),
         receipt.processes(1, 0, []),
         receipt.processes(3, 2, [(7, "D")]),
+        receipt.processes(0, 0, [(7, "uninterruptible (x)"), (8, "other-user"), (9, "alive"), (10, "itself")]),
+        *stuck.for_administrator([("n1", 7, "train.py", "uninterruptible (x)")], "7"),
         receipt.silent_nodes(1),
         receipt.silent_nodes(2),
         receipt.cost(None, 5),
         receipt.cost(2, 3600),
     ]
+    for own in (True, False):
+        target = slurm_step.Target(("7",), "0", own=own)
+        for answer in queue_answers(target):
+            for cancelled in (True, False):
+                said.append(receipt.queue(target, confirm.Confirmation(answer, cancelled)))
     assert all(re.search(r"[一-龥]", line) for line in said), said
     assert english_in("\n".join(said)) == []
+
+
+def queue_answers(target: slurm_step.Target) -> list[slurm_step.Answer]:
+    """Every kind of answer that squeue can give about a job or step, with our words on it."""
+    results = (
+        Result(0, b"JOBID:STATE\n", b"", False),
+        Result(0, b"7:RUNNING\n", b"", False),
+        Result(None, b"", b"", True),
+        Result(0, b"nonsense\n", b"", False),
+        Result(3, b"", b"", False),
+        Result(0, b"", b"", False),
+    )
+    found = [slurm_step.parse_queue(result) for result in results]
+    assert [answer.word for answer in found] == ["gone", "there", *["unknown"] * 4]
+    several = replace(target, cluster="near,far")
+    return [*found, confirm.confirm(several, urgent=False, query=lambda _argv: results[0]).answer]
 
 
 # Columns
@@ -444,6 +485,25 @@ def test_columns_line_up(language: str, monkeypatch: pytest.MonkeyPatch) -> None
         wanted = offset(heading, name)
         found = {offset(row, text(one)) for row, one in zip(rows, verdict.judged)}
         assert found == {wanted}, (name, wanted, found)
+
+
+def test_the_session_stands_beside_the_job_where_there_is_one() -> None:
+    """Short, as `clean --session` takes it; a table without any session is no wider for it."""
+    messages.choose("en")
+    seen = a_survey(
+        processes=(a_process(101, "train.py"), a_process(102, "eval.py", session="20260101-000000-0a0b0c0d0e0f"))
+    )
+    rows = judge.judge(seen, 1000, NOW).judged
+    tables = []
+    for some in (rows, rows[:1]):
+        stream = io.StringIO()
+        tell.process_table(some, seen, NOW, stream)
+        tables.append(stream.getvalue().splitlines())
+    (heading, first, second), (plain, alone) = tables
+    place = heading.index("job, session")
+    assert (first[place:].split()[:2], second[place:].split()[:2]) == (["-", "-"], ["-", "0a0b0c"])
+    assert "session" not in plain and len(alone) < len(first) and "0a0b0c0d" not in second
+    assert tell.short_session("x") == "x" and tell.short_session("0a0b0c-") == "0a0b0…"
 
 
 @pytest.mark.parametrize("language", ["en", "zh_CN"])

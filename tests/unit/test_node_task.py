@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,31 @@ def test_orders_that_cannot_be_read(orders: str) -> None:
         "handwash: ValueError: handwash was replaced after safe-srun had started; running without supervision\n"
     )
     assert (done.returncode, done.stdout) == (5, "here\n")
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
+def test_nowhere_to_say_it(redirection: str) -> None:
+    words = [sys.executable, "-I", "-S", str(PACKAGE / "node" / "task.py"), "x", "sh", "-c", "echo here; exit 5"]
+    done = subprocess.run(["sh", "-c", f'exec "$@" {redirection}', "sh", *words], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (5, "here\n")
+
+
+def test_no_signal_is_ignored_that_was_not() -> None:
+    done = run(PACKAGE, "x", "grep", "SigIgn", "/proc/self/status")
+    plain = subprocess.run(["grep", "SigIgn", "/proc/self/status"], capture_output=True, text=True)
+    assert done.stdout == plain.stdout
+
+
+@pytest.mark.parametrize("status", [signal.SIGTERM, signal.SIGKILL, 32, 7 << 8])
+@pytest.mark.parametrize("missing", [True, False])
+def test_an_end_is_shown_as_it_was(status: int, missing: bool) -> None:
+    """`missing`: Python was replaced while the session ran, and a module of its own cannot be loaded any more."""
+    script = "import sys; from handwash.node import kernel; kernel.exit_like(int(sys.argv[1]))"
+    if missing:
+        script = f"import sys; sys.modules['resource'] = None; {script}"
+    done = subprocess.run([sys.executable, "-c", script, str(int(status))], capture_output=True, text=True)
+    assert done.returncode == {signal.SIGTERM: -15, signal.SIGKILL: -9, 32: 128 + 32, 7 << 8: 7}[status]
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("name", [path.name for path in (PACKAGE / "node").glob("*.py") if path.name != "task.py"])

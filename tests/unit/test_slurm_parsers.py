@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from handwash.run import CouldNotTell, Result
-from handwash.schedulers import slurm
+from handwash.schedulers import slurm, slurm_nodes
 
 COLUMNS = {
     "JobID": "123",
@@ -308,11 +308,24 @@ def test_nodes_of_a_configuration() -> None:
     assert slurm.nodes_in_config(text) == ("n1", "n2", "h1", "h2", "big")
 
 
+def test_controllers() -> None:
+    """With an address or without, a second one for when the first fails, by the keys of old releases, not in a comment."""
+    text = """
+        SlurmctldHost=login1(10.0.0.1)
+        slurmctldhost = login2 # spare
+        #SlurmctldHost=off
+        ControlMachine=old
+        SlurmctldPort=6817
+    """
+    assert slurm.controllers_in_config(text) == ("login1", "login2", "old")
+
+
 @given(st.text(max_size=200))
 def test_configurations_never_fail(text: str) -> None:
     """Any text is a configuration, if need be without nodes."""
     slurm.nodes_in_config(text)
     slurm.nodes_in_config("NodeName=" + text)
+    assert all(slurm.controllers_in_config(text + "\nSlurmctldHost=" + text))
 
 
 @pytest.mark.parametrize(
@@ -328,3 +341,29 @@ def test_configurations_never_fail(text: str) -> None:
 def test_process_tracking(text: str, code: int, word: str | None) -> None:
     """The last part of the plug-in's name, or nothing."""
     assert slurm.parse_proctrack(answer(text, code=code)) == word
+
+
+STEPS = "             STEPID\n          {job}.0\n          {job}.batch\n      {job}+1.interactive\n"
+
+
+def test_the_steps_that_live() -> None:
+    """Numbers and names, those of every component; none is a header alone, and nothing at all is no answer."""
+    assert slurm_nodes.parse_steps(answer(STEPS.format(job="42")), "42") == ("0", "batch", "interactive")
+    assert slurm_nodes.parse_steps(answer("STEPID\n"), "42") == ()
+    for bad in (answer(""), answer("42.0\n"), answer("STEPID\n42\n"), answer(STEPS, b"slurm_load: no", 0)):
+        with pytest.raises(CouldNotTell):
+            slurm_nodes.parse_steps(bad, "42")
+    for bad in (answer(STEPS, code=1), answer(STEPS, code=None, timed_out=True)):
+        with pytest.raises(CouldNotTell):
+            slurm_nodes.parse_steps(bad, "42")
+
+
+@given(st.text() | st.from_regex(r"STEPID\n([0-9+_]{1,4}\.[0-9a-z]{0,3}\n){0,3}.?"), st.binary(max_size=3))
+def test_any_answer_about_steps(out: str, err: bytes) -> None:
+    """Read, or could not tell; never a step from an answer that has no header or comes with words of complaint."""
+    try:
+        steps = slurm_nodes.parse_steps(answer(out.encode("utf-8", "replace").decode(), err), "42")
+    except CouldNotTell:
+        return
+    assert out.split()[0] == "STEPID" and not err.strip()
+    assert len(steps) == len(out.split()) - 1

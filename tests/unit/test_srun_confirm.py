@@ -194,6 +194,28 @@ def test_what_srun_says_about_an_option():
         assert slurm_step.parse_arity(result(err=text, code=1)) == word
 
 
+def test_what_could_not_be_ended_is_said_in_the_words_of_clean():
+    """By pid, those with one reason together; never beside "nothing was left running"."""
+    stuck = [(4711, "uninterruptible (nv_lock)"), (4712, "uninterruptible (nv_lock)"), (9, "other-user")]
+    words = "it hangs in the kernel and cannot be killed; tell the administrator: uninterruptible (nv_lock)"
+    assert receipt.processes(0, 0, stuck) == (
+        f"could not be ended: 4711, 4712 ({words}), 9 (it belongs to another user now)"
+    )
+    assert receipt.processes(2, 0, stuck[2:]).startswith("2 processes ended; could not be ended: 9 (")
+
+
+def test_what_to_send_to_the_administrator(capfd):
+    """Node, pids, name, where they wait in the kernel and the job: only of those that hang there."""
+    rows = [("n1", pid, "train.py", "uninterruptible (nv_lock)") for pid in (11, 12, 13, 15)]
+    receipt.say_to_send([*rows, ("n2", 7, "", "alive")], "42")
+    first, second = capfd.readouterr().err.splitlines()
+    assert first.startswith("handwash: Send this to the administrator")
+    assert "node n1: processes 11-13, 15 (train.py) of" in second and "nv_lock" in second and "job 42" in second
+    receipt.say_to_send([("n2", 7, "", "alive")])
+    receipt.say_to_send([])
+    assert capfd.readouterr().err == ""
+
+
 def test_a_receipt_is_one_line_and_cannot_steer_the_terminal(capfd):
     receipt.say("a\x1b[31m", "", "b\nc", about="job 1")
     assert capfd.readouterr().err == "handwash: job 1: a?[31m; b?c\n"

@@ -304,6 +304,7 @@ EVIDENCE = {
     "container": None,
     "client": True,
     "configured": False,
+    "controller": False,
     "slurmd": None,
 }
 LIVING = (Job("42", "42", "RUNNING", "x", "main", ("n1",), 1, 5, None, True),)
@@ -352,15 +353,15 @@ def test_in_a_container() -> None:
 def test_configuration_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Node names through includes, a file that includes itself, and one that is not there."""
     (tmp_path / "slurm.conf").write_text(
-        f"ClusterName=x\ninclude nodes.conf\ninclude slurm.conf\ninclude {tmp_path}/none\n"
+        f"ClusterName=x\nSlurmctldHost=n0(10.0.0.1)\ninclude nodes.conf\ninclude slurm.conf\ninclude {tmp_path}/none\n"
     )
     (tmp_path / "nodes.conf").write_text(f"NodeName={world.host()},n[1-2]\n")
     monkeypatch.setattr(world, "env", {"SLURM_CONF": str(tmp_path / "slurm.conf")})
-    assert node._is_configured_node() is True
-    (tmp_path / "nodes.conf").write_text("NodeName=n[1-2]\n")
-    assert node._is_configured_node() is False
+    assert node._in_config() == {"configured": True, "controller": False}
+    (tmp_path / "nodes.conf").write_text(f"NodeName=n[1-2]\nSlurmctldHost={world.host()}\n")
+    assert node._in_config() == {"configured": False, "controller": True}
     monkeypatch.setattr(world, "env", {"SLURM_CONF": str(tmp_path / "none")})
-    assert node._is_configured_node() is None
+    assert node._in_config() == {"configured": None, "controller": None}
 
 
 # The queue
@@ -553,6 +554,20 @@ def test_a_note_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_request_is_one_request() -> None:
     """A look at the queue is one squeue of one user: administrators count them."""
     assert slurm.squeue_argv(7)[0] == "squeue" and len([w for w in slurm.squeue_argv(7) if "user" in w]) == 1
+
+
+def test_the_gpus_of_a_heterogeneous_job() -> None:
+    """Of all components; not told where one of them does not tell."""
+    (one,) = LIVING
+    rows = (
+        replace(one, id="42+0"),
+        replace(one, id="42+1", number="43", gpus=2),
+        replace(one, id="421+0", number="421"),
+    )
+    salloc = {**EVIDENCE, "env_job": "42"}
+    assert node.read(salloc, rows).held == 3
+    assert node.read(salloc, (*rows, replace(one, id="42+2", number="44", gpus=None))).held is None
+    assert node.read(salloc, UNKNOWN).held is None and node.read(EVIDENCE, rows).held is None
 
 
 def test_the_gpus_of_a_job_by_the_numbers_of_the_node() -> None:

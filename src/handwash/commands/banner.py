@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from handwash import judge, left_behind, limits, remarks, survey, tell, world
+from handwash import judge, left_behind, limits, opened, remarks, survey, tell, world
 from handwash.config import Config
 from handwash.exits import Exit
 from handwash.render import harmless, warn
@@ -21,13 +21,16 @@ def banner(settings: Config) -> int:
     verdict = judge.judge(seen, world.uid(), now, settings.policy)
     warn("  " + tell.place(seen.node))
     tell.outlived(remarks.outlived_job(seen), sys.stderr)
+    tell.opened_beside(opened.over(seen), sys.stderr)
     tell.three_looks(seen, verdict, sys.stderr)
     for note in left_behind.collect(seen, verdict):
         warn("  " + note)
     if verdict.leftovers:
         tell.process_table(verdict.leftovers, seen, now, sys.stderr)
         tell.summary(verdict, sys.stderr)
+    tell.not_looked_at(remarks.other_nodes(seen), sys.stderr)
     tell.over_limits(limits.over(seen, verdict, settings.policy, now), sys.stderr)
     for job in remarks.unattended_jobs(seen, world.host()):
         warn("  " + tell.job_hint(job))
+    opened.note(seen)
     return Exit.CLEAN

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from handwash import answers, cleaning, giveback, groups, judge, remarks, render, survey, tell, tell_clean, world
-from handwash.commands import elsewhere
+from handwash import answers, cleaning, giveback, groups, judge, render, survey, tell, tell_clean, world
+from handwash.commands import elsewhere, offers
 from handwash.commands.elsewhere import Elsewhere
 from handwash.config import Config
 from handwash.exits import Exit
@@ -41,14 +41,18 @@ class Options:
 
 def clean(settings: Config, options: Options) -> int:
     """0 nothing is left · 1 something is, or would have been ended (--dry-run), or the person said no · 3 could not tell."""
+    if options.session is not None:
+        options = _whole(options, options.session)
     seen = replace(survey.take(settings.deadline), living_steps=options.steps)
-    other = elsewhere.ask(seen, settings) if options.all_nodes else None
+    other = elsewhere.ask(seen, settings, options.session) if options.all_nodes else None
     if other:
         seen = replace(seen, living_steps=other.steps)
     verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
     plan = _plan(settings, options, seen, verdict)
     if plan.complaint:
         return _refuse(plan, options.as_json)
+    # What is named is ended whatever else could not be looked at.
+    unknown = () if options.named else verdict.unknown
     out = sys.stderr if options.as_json else sys.stdout
     agreed = options.yes
     if not plan.targets and not (other and other.targets):
@@ -68,32 +72,41 @@ def clean(settings: Config, options: Options) -> int:
     count = len(plan.targets) + (len(other.targets) if other else 0)
     if options.dry_run:
         if options.as_json:
-            answers.show({**_json(None, plan, other), **_would(plan, seen)})
+            answers.show({**_json(None, plan, other, unknown), **_would(plan, seen)})
         else:
             sentence = ngettext("{count} process would be ended.", "{count} processes would be ended.", count)
             render.say(sentence.format(count=count))
+            tell.could_not_tell(unknown)
         return Exit.FOUND
     if not agreed:
         if not _agreed(count, out):
             if options.as_json:
-                answers.show(_json(None, plan, other))
+                answers.show(_json(None, plan, other, unknown))
             return Exit.FOUND
         plan = _with_mps(options, plan, out)
     result = giveback.end_all(settings, seen, plan.targets, only_leftovers=not options.named)
     if other:
         other.end(settings)
     if options.session is not None:
-        _close(options.session, result)
+        _close(options.session, result, plan, other)
     if options.as_json:
-        answers.show(_json(result, plan, other))
+        answers.show(_json(result, plan, other, unknown))
     else:
         tell_clean.done(result, seen)
+        tell.could_not_tell(unknown)
         if other:
             other.show_results(out)
         _tell_new(result)
         if not options.named:
-            _offer_jobs(settings, seen, options.yes)
-    return _code(result, plan, verdict, options, other)
+            _offer(settings, seen, options.yes)
+    return _code(result, plan, unknown, other)
+
+
+def _whole(options: Options, session: str) -> Options:
+    """The session by its whole name, where it was asked for as tables show it."""
+    from handwash.commands import of_session
+
+    return replace(options, session=of_session.whole(session))
 
 
 def _plan(settings: Config, options: Options, seen: Survey, verdict: Verdict) -> cleaning.Plan:
@@ -118,36 +131,46 @@ def _nothing(
     settings: Config, options: Options, seen: Survey, verdict: Verdict, plan: cleaning.Plan, other: Elsewhere | None
 ) -> int:
     """Nothing is to be ended: what is held back, what has ended already, and jobs that may have nobody in them."""
+    unknown = () if options.named else verdict.unknown
     if options.session is not None and not options.dry_run:
-        _close(options.session, None)
+        _close(options.session, None, plan, other)
     if options.as_json:
-        answers.show(_json(None, plan, other))
+        answers.show(_json(None, plan, other, unknown))
     else:
         if options.dry_run or not _may_ask_of_mps(options, plan):  # else they have just been shown
             tell_clean.held_back(plan.held_back, seen)
-        if options.session is not None:
-            render.say(_("Nothing of session {session} is left here.").format(session=harmless(options.session)))
-        else:
-            tell.summary(verdict)
-            tell_clean.zombies(verdict.judged)
         if other:
             other.show_results(sys.stdout)
+        _say_nothing(options, seen, verdict, plan, other)
         if not options.named and not options.dry_run:
-            _offer_jobs(settings, seen, options.yes)
-    if plan.held_back:
+            _offer(settings, seen, options.yes)
+    if plan.held_back or (other is not None and other.stays):
         return Exit.FOUND
-    unsure = (verdict.verdict == "unknown" and not options.named) or (other is not None and other.silent)
-    return Exit.UNKNOWN if unsure else Exit.CLEAN
+    return Exit.UNKNOWN if unknown or (other is not None and other.unsure) else Exit.CLEAN
 
 
-def _code(
-    result: giveback.Done, plan: cleaning.Plan, verdict: Verdict, options: Options, other: Elsewhere | None
-) -> int:
+def _say_nothing(
+    options: Options, seen: Survey, verdict: Verdict, plan: cleaning.Plan, other: Elsewhere | None
+) -> None:
+    """That there is nothing here; "clean" only where nothing stays on the other nodes either, as far as anybody knows."""
+    if options.session is not None:
+        if not plan.held_back:
+            render.say(_("Nothing of session {session} is left here.").format(session=harmless(options.session)))
+        return
+    if other and (other.stays or other.unsure) and verdict.verdict == "clean" and not isinstance(seen.node, Unknown):
+        other.say_clean((seen.node.host,), sys.stdout)
+    else:
+        tell.could_not_tell(verdict.unknown)
+        tell.summary(verdict)
+    tell_clean.zombies(verdict.judged)
+
+
+def _code(result: giveback.Done, plan: cleaning.Plan, unknown: tuple[str, ...], other: Elsewhere | None) -> int:
     """1 where a process is left or memory is known not to be back; 3 where that, or another look, could not be told."""
     held = any(word == "mps" for _one, word in plan.held_back)
-    if result.left or held or result.returned is False or (other is not None and other.left):
+    if result.left or held or result.returned is False or (other is not None and other.stays):
         return Exit.FOUND
-    unsure = result.returned is None or (verdict.unknown and not options.named) or (other is not None and other.silent)
+    unsure = result.returned is None or result.unchecked is not None or unknown or (other is not None and other.unsure)
     return Exit.UNKNOWN if unsure else Exit.CLEAN
 
 
@@ -162,7 +185,7 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], stream:
 
 def _refuse(plan: cleaning.Plan, as_json: bool) -> int:
     if as_json:
-        answers.show({**_json(None, plan, None), "why": plan.complaint})
+        answers.show({**_json(None, plan, None, ()), "why": plan.complaint})
     else:
         render.warn("handwash: " + harmless(plan.complaint or "", 500))
     return Exit.UNKNOWN if plan.unsure else Exit.FOUND
@@ -173,14 +196,7 @@ def _agreed(count: int, stream: TextIO) -> bool:
         render.warn(_("handwash: nobody is there to ask; to end without a question: handwash clean --yes"))
         return False
     question = ngettext("End this process? [y/N] ", "End these {count} processes? [y/N] ", count)
-    return _is_yes(question.format(count=count), stream)
-
-
-def _is_yes(question: str, stream: TextIO) -> bool:
-    stream.write(question)
-    stream.flush()
-    # The Chinese catalogue translates the question; both y and 是 agree.
-    return sys.stdin.readline().strip().lower()[:1] in ("y", "是")
+    return offers.is_yes(question.format(count=count), stream)
 
 
 def _may_ask_of_mps(options: Options, plan: cleaning.Plan) -> bool:
@@ -193,16 +209,19 @@ def _with_mps(options: Options, plan: cleaning.Plan, stream: TextIO) -> cleaning
         return plan
     clients = tuple(one for one, word in plan.held_back if word == "mps")
     question = ngettext("End the MPS client too? [y/N] ", "End the {count} MPS clients too? [y/N] ", len(clients))
-    if not _is_yes(question.format(count=len(clients)), stream):
+    if not offers.is_yes(question.format(count=len(clients)), stream):
         return plan
     rest = tuple((one, word) for one, word in plan.held_back if word != "mps")
     return cleaning.Plan((*plan.targets, *clients), rest)
 
 
-def _close(session: str, result: giveback.Done | None) -> None:
+def _close(session: str, result: giveback.Done | None, plan: cleaning.Plan, other: Elsewhere | None) -> None:
+    """Its record, unless something of it stays, or may: then the next login names it again."""
     from handwash.commands import of_session
 
-    of_session.close(session, result)
+    stays = any(word == "mps" for _one, word in plan.held_back) or (other and (other.stays or other.unsure))
+    if not stays and (result is None or (not result.left and result.unchecked is None)):
+        of_session.close(session, result)
 
 
 def _tell_new(result: giveback.Done) -> None:
@@ -211,33 +230,13 @@ def _tell_new(result: giveback.Done) -> None:
         tell.summary(Verdict("leftover", tuple(new), ()))
 
 
-def _offer_jobs(settings: Config, seen: Survey, yes: bool) -> None:
-    """Interactive jobs with GPUs that nobody is seen in: asked about one by one, cancelled never unasked."""
-    for job in remarks.unattended_jobs(seen, world.host()):
-        if yes or not sys.stdin.isatty():
-            render.say(tell.job_hint(job))
-        elif _is_yes(tell_clean.job_question(job), sys.stdout):
-            _cancel(settings, job.id, job.number)
-
-
-def _cancel(settings: Config, job: str, number: str) -> None:
-    gone = giveback.cancel(number)
-    if gone:
-        render.say(_("Job {job} has left the queue.").format(job=harmless(job)))
-    elif gone is None:
-        render.say(_("Could not tell whether job {job} has left the queue: squeue -j {job}").format(job=harmless(job)))
-        return
-    else:
-        render.say(_("Job {job} is still in the queue: squeue -j {job}").format(job=harmless(job)))
-        return
-    # What did not run below the job's own steps outlives it.
-    seen = survey.take(settings.deadline)
-    verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
-    rest = tuple(one for one in verdict.leftovers if one.process.job == number)
-    if rest:
+def _offer(settings: Config, seen: Survey, yes: bool) -> None:
+    def end(seen: Survey, rest: tuple[Judged, ...]) -> None:
         tell_clean.plan(rest, seen, world.now())
         if _agreed(len(rest), sys.stdout):
             end_all(settings, seen, rest, sys.stdout)
+
+    offers.make(settings, seen, not yes and sys.stdin.isatty(), end)
 
 
 def _would(plan: cleaning.Plan, seen: Survey) -> dict[str, Any]:
@@ -259,12 +258,17 @@ def _would(plan: cleaning.Plan, seen: Survey) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _json(result: giveback.Done | None, plan: cleaning.Plan, other: Elsewhere | None) -> dict[str, Any]:
+def _json(
+    result: giveback.Done | None, plan: cleaning.Plan, other: Elsewhere | None, unknown: tuple[str, ...]
+) -> dict[str, Any]:
     held = [{"pid": one.process.pid, "why": word} for one, word in plan.held_back]
+    if result is not None and result.unchecked is not None:
+        unknown = (*unknown, tell_clean.unchecked(result.unchecked))
+    agents = dict(result.agents) if result else {}
     found: dict[str, Any] = {
         "ended": sorted(result.ended) if result else [],
         "killed": list(result.killed) if result else [],
-        "left": [{"pid": one.process.pid, "why": why} for one, why in result.left] if result else [],
+        "left": [_left(one, why, agents.get(one.process.pid)) for one, why in result.left] if result else [],
         "memory": [
             {"index": row.index, "before": row.before, "after": row.after, "back": row.back} for row in result.memory
         ]
@@ -272,7 +276,13 @@ def _json(result: giveback.Done | None, plan: cleaning.Plan, other: Elsewhere | 
         else [],
         "returned": result.returned if result else None,
         "held_back": held,
+        "unknown": list(unknown),
     }
     if other:
         found["nodes"] = other.json()
     return found
+
+
+def _left(one: Judged, why: str, agent: Judged | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"pid": one.process.pid, "why": why}
+    return row if agent is None else {**row, "agent": agent.process.pid}

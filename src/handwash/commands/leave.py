@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import judge, left_behind, limits, survey, tell, world
+from handwash import judge, left_behind, limits, remarks, survey, tell, world
 from handwash.config import Config
 from handwash.exits import Exit
 from handwash.messages import _
 from handwash.model import Survey, Verdict
-from handwash.render import harmless, warn
+from handwash.render import warn
+from handwash.services import SHELLS
 from handwash.survey import procfs
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
-_SHELLS = frozenset("bash zsh fish tcsh csh ksh ksh93 mksh dash sh ash yash busybox".split())
 
 
 def leave(settings: Config, how: str, again: bool) -> int:
@@ -38,21 +33,24 @@ def leave(settings: Config, how: str, again: bool) -> int:
         if how != "hup":
             # Work that somebody attends in another window is no leftover, but the login node has to bear it all the same.
             tell.over_limits(excesses, sys.stderr)
+            tell.not_looked_at(remarks.other_nodes(seen), sys.stderr)
         return Exit.CLEAN
     if how == "hup":
         return _nobody_there(settings, seen, verdict)
     if not verdict.leftovers:
         warn(_("handwash: could not tell whether anything of yours goes on here:"))
-        for why in verdict.unknown:
-            warn("  " + harmless(why, 500))
+        tell.could_not_tell(verdict.unknown, sys.stderr)
+        tell.not_looked_at(remarks.other_nodes(seen), sys.stderr)
         return Exit.CLEAN
     if settings.on_exit == "clean":
         from handwash.commands import clean
 
         clean.end_all(settings, seen, verdict.leftovers, sys.stderr)
+        tell.not_looked_at(remarks.other_nodes(seen), sys.stderr)
         return Exit.CLEAN
     _warn(seen, verdict)
     tell.over_limits(excesses, sys.stderr)
+    tell.not_looked_at(remarks.other_nodes(seen), sys.stderr)
     if settings.on_exit == "warn":
         return Exit.CLEAN
     return _ask(settings, seen, verdict, can_stay=how in ("exit", "logout"))
@@ -80,8 +78,7 @@ def _warn(seen: Survey, verdict: Verdict) -> None:
     if ends:
         pids = ", ".join(str(one.process.pid) for one in ends)
         warn(_("These end with this session: {pids}").format(pids=pids))
-    for why in verdict.unknown:
-        warn("  " + harmless(why, 500))
+    tell.could_not_tell(verdict.unknown, sys.stderr)
 
 
 def _ask(settings: Config, seen: Survey, verdict: Verdict, can_stay: bool) -> int:
@@ -133,7 +130,7 @@ def _outermost() -> bool:
     shells: list[tuple[int, int]] = []
     for pid, name in chain:
         stat = procfs.stat_fields(pid)
-        if stat is not None and name.lstrip("-") in _SHELLS:
+        if stat is not None and name.lstrip("-") in SHELLS:
             shells.append((pid, int(stat[1][4])))
     if not shells:
         return True

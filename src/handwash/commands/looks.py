@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handwash import answers, judge, limits, remarks, render, survey, tell, tell_gpus, world
+from handwash import answers, judge, limits, opened, remarks, render, survey, tell, tell_gpus, world
 from handwash.config import Config
 from handwash.exits import Exit
 from handwash.model import Judged, Survey, Unknown, Verdict
@@ -47,7 +47,8 @@ def _look(settings: Config, as_json: bool, with_others: bool) -> int:
         return _CODES[verdict.verdict]
     render.say(tell.place(seen.node))
     tell.outlived(remarks.outlived_job(seen))
-    tell.three_looks(seen, verdict)
+    tell.opened_beside(opened.over(seen))
+    tell.three_looks(seen, verdict, batch=remarks.batch_jobs(seen) if with_others else ())
     rows = shown(verdict, with_others)
     if rows:
         tell.process_table(rows, seen, now)

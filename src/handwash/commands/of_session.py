@@ -51,7 +51,8 @@ def plan(session: str, seen: Survey, verdict: Verdict, seconds: float) -> cleani
     services = tuple(
         (one, "service") for one in verdict.judged if one.process.session == session and one.whose == "service"
     )
-    return cleaning.Plan(there, services)
+    agreed = cleaning.without_mps(seen, there)
+    return cleaning.Plan(agreed.targets, (*agreed.held_back, *services))
 
 
 def close(session: str, result: Done | None) -> None:
@@ -59,8 +60,6 @@ def close(session: str, result: Done | None) -> None:
     found = _find(session)
     if found is None or found.closed:
         return
-    if result is not None and result.left:
-        return  # still open, so the next login names it again
     count = len(result.ended) if result is not None else 0
     sentence = ngettext(
         "closed by `handwash clean`: {count} process ended",
@@ -69,6 +68,14 @@ def close(session: str, result: Done | None) -> None:
     )
     killed = len(result.killed) if result is not None else 0
     history.close(found, "unconfirmed", killed=killed, receipt=sentence.format(count=count))
+
+
+def whole(session: str) -> str:
+    """The whole name of the one session on record that is called so, in full or with the beginning of its last part."""
+    if len(session) < len("0a0b0c") or _find(session) is not None:
+        return session
+    found = [one.id for one in history.load() if one.id.rpartition("-")[2].startswith(session)]
+    return found[0] if len(found) == 1 else session
 
 
 def _find(session: str) -> history.Session | None:

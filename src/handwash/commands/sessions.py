@@ -55,14 +55,30 @@ def _tell(session: history.Session) -> None:
             pids += _(" and {count} more").format(count=len(session.members) - _SHOWN_PIDS)
         parts.append(pids)
     render.say("    " + ", ".join(parts))
-    for item in session.left:
-        sentence = _("could not be ended: {pid} on {node} ({why})")
-        render.say("    " + sentence.format(pid=item["pid"], node=harmless(item["node"]), why=harmless(item["why"])))
+    if session.left:
+        _tell_left(session)
     if session.receipt:
         render.say("    " + harmless(session.receipt, 500))
     elif not session.closed and session.watched is False:
         sentence = _("It never closed; what is still there: handwash clean --dry-run --session {session}")
         render.say("    " + sentence.format(session=session.id))
+
+
+def _tell_left(session: history.Session) -> None:
+    from handwash.srun import stuck
+
+    by_node: dict[str, list[tuple[int, str]]] = {}
+    for item in session.left:
+        by_node.setdefault(item["node"], []).append((item["pid"], item["why"]))
+    for node, left in by_node.items():
+        sentence = _("could not be ended on {node}: {stuck}")
+        render.say("    " + sentence.format(node=harmless(node), stuck=harmless(stuck.reasons(left), 1000)))
+    names = {(one.node, one.pid): one.name for one in session.members}
+    rows = [
+        (item["node"], item["pid"], names.get((item["node"], item["pid"]), ""), item["why"]) for item in session.left
+    ]
+    for line in stuck.for_administrator(rows, session.job or ""):
+        render.say("    " + line)
 
 
 def outcome(session: history.Session) -> str:

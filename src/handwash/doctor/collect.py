@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import paths, run, survey, world
+from handwash import judge, limits, paths, run, survey, world
 from handwash.accelerators import device_files, nvml
 from handwash.config import Config
 from handwash.doctor.evidence import Evidence, Machine, SetUp, Smi
@@ -24,7 +24,10 @@ _START_UP_CAP = 1024 * 1024
 
 
 def take(settings: Config) -> Evidence:
-    """The survey, then the doctor's own looks; what hung already is not asked again, so one deadline is all it costs."""
+    """The survey, then the doctor's own looks, which go by what it has found: one deadline for each of the two.
+
+    What hung in the survey is not asked again, so where one thing hangs it is one deadline in all.
+    """
     seen = survey.take(settings.deadline)
     questions: dict[str, Callable[[], Any]] = {"machine": _machine, "set_up": lambda: _set_up(settings)}
     hangs = isinstance(seen.gpus, Unknown) and seen.gpus.cause == "driver-hangs"
@@ -34,6 +37,8 @@ def take(settings: Config) -> Evidence:
         questions["partitions"] = _partitions
         questions["clock"] = _clock
     answers = run.looks(questions, settings.deadline)
+    now = world.now()
+    verdict = judge.judge(seen, world.uid(), now, settings.policy)
     smi = answers.get("smi", {"path": run.find("nvidia-smi"), "timed_out": True})
     return Evidence(
         survey=seen,
@@ -42,6 +47,9 @@ def take(settings: Config) -> Evidence:
         set_up=_read(answers["set_up"], SetUp),
         partitions=_read_partitions(answers.get("partitions")),
         controller_skew=answers["clock"] if isinstance(answers.get("clock"), (int, float)) else None,
+        left_over=verdict.leftovers,
+        over_limits=limits.over(seen, verdict, settings.policy, now),
+        now=now,
     )
 
 
@@ -131,8 +139,7 @@ def _set_up(settings: Config) -> dict[str, Any]:
         "terminal": os.isatty(0) or _has_terminal(),
         "blocks": blocks,
         "shown": bool(world.env.get("HANDWASH_SHOWN")),
-        "disabled": "HANDWASH_DISABLE" if world.env.get("HANDWASH_DISABLE", "0") != "0" else
-        "handwash.toml" if settings.disable else None,
+        "disabled": "HANDWASH_DISABLE" if world.disabled() else "handwash.toml" if settings.disable else None,
         "banner_off": settings.banner == "off",
         "exit_lines": list(exit_lines(_start_up_files(home, row.files(home) if row else ()))),
         "interpreter": interpreter,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from handwash.frozen import frozen
-from handwash.model import Survey, Unknown
+from handwash.limits import Excess
+from handwash.model import Judged, Survey, Unknown
 from handwash.schedulers.slurm_partitions import Partition
 
 TYPE_CHECKING = False
@@ -79,7 +80,10 @@ class SetUp:
 
 @frozen
 class Evidence:
-    """Everything; what could not be looked at is Unknown with the reason. `partitions`: None where it was not asked."""
+    """Everything; what could not be looked at is Unknown with the reason. `partitions`: None where it was not asked.
+
+    `left_over`, `over_limits`: what `check` says of one's own processes here, at `now` (seconds since the epoch).
+    """
 
     survey: Survey
     smi: Union[Smi, Unknown]
@@ -87,6 +91,9 @@ class Evidence:
     set_up: Union[SetUp, Unknown]
     partitions: Union[tuple[Partition, ...], Unknown, None] = None
     controller_skew: float | None = None
+    left_over: tuple[Judged, ...] = ()
+    over_limits: tuple[Excess, ...] = ()
+    now: float = 0.0
 
 
 @frozen

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from handwash import opened, render, tell
 from handwash.doctor import set_up
 from handwash.doctor.evidence import Evidence, Finding, Machine, Smi
 from handwash.messages import _, ngettext
-from handwash.model import Gpu, Job, Node, Process, Unknown
+from handwash.model import Gpu, Job, Judged, Node, Process, Unknown
 from handwash.remarks import outlived_job
 from handwash.schedulers.slurm_partitions import Partition, srun_line
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROBLEM, NOTICE = "problem", "notice"
+# Of more processes left over than these the rest is for `check` to show.
+_MOST_LEFT = 3
 # What is told of a driver that cannot be asked, by the cause that the survey gives.
 _DRIVER = {
     "driver-hangs": "driver-hangs",
@@ -35,7 +38,7 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     """Every finding, in the order in which a person should take them: where one is, the driver, the environment, set-up."""
     return tuple(
         found
-        for part in (_place, _scheduler, _smi, _driver, _visibility, _cuda, _gpus, set_up.findings)
+        for part in (_place, _login_work, _scheduler, _smi, _driver, _visibility, _cuda, _gpus, set_up.findings)
         for found in part(evidence)
     )
 
@@ -84,10 +87,18 @@ def _place(evidence: Evidence) -> Iterator[Finding]:
         what = _("This is a login node: it is for editing and submitting, its GPUs are on the compute nodes.")
         yield Finding("login-node", NOTICE, what, why, _get_one(evidence))
     elif node.kind == "allocation-shell":
-        what = _(
-            "You hold job {job}, but this shell is still on the login node: programs see its GPUs only through srun."
-        )
-        yield Finding("allocation-shell", NOTICE, what.format(job=node.job), why, "srun --pty bash")
+        if node.held:
+            what = ngettext(
+                "You hold {count} GPU in job {job}, but this shell is on the login node: programs see it only through srun.",
+                "You hold {count} GPUs in job {job}, but this shell is on the login node: programs see them only through srun.",
+                node.held,
+            )
+        else:
+            what = _(
+                "You hold job {job}, but this shell is still on the login node: programs see its GPUs only through srun."
+            )
+        what = what.format(count=node.held, job=node.job)
+        yield Finding("allocation-shell", NOTICE, what, why, "srun --pty bash")
     elif node.kind == "compute" and node.job is None:
         what = _("This is a compute node, but this shell is not inside a job of yours: no GPU of it is yours to use.")
         yield Finding("no-job", PROBLEM, what, why, _get_one(evidence))
@@ -96,6 +107,11 @@ def _place(evidence: Evidence) -> Iterator[Finding]:
         what = _("This shell outlives its job {job}.")
         said = _("Job {job} is no longer in the queue.").format(job=old)
         yield Finding("shell-outlives-job", PROBLEM, what.format(job=old), said, "exit")
+    beside = opened.over(evidence.survey)
+    if old is None and beside is not None:
+        what = _("This shell outlives your job {job}, which ran on this node when it was opened.")
+        said = _("Job {job} is no longer in the queue.").format(job=beside)
+        yield Finding("shell-outlives-job", PROBLEM, what.format(job=beside), said, "exit")
     job = own_job(evidence)
     asked_none = _variable(evidence) == "NoDevFiles"
     if node.kind == "compute" and (asked_none or (job is not None and job.gpus == 0)):
@@ -109,6 +125,34 @@ def _place(evidence: Evidence) -> Iterator[Finding]:
             _("Leave it and ask for one: {line}").format(line=_get_one(evidence)),
         )
     yield from _container(evidence, node)
+
+
+def _login_work(evidence: Evidence) -> Iterator[Finding]:
+    """What `check` finds on a login node: left over is a problem, over the site's limits with somebody at it is a notice."""
+    node, left, over = evidence.survey.node, evidence.left_over, evidence.over_limits
+    if isinstance(node, Unknown) or node.kind not in ("login", "allocation-shell"):
+        return
+    said = [_left_over(one, evidence.now) for one in left[:_MOST_LEFT]] + ["…"] * (len(left) > _MOST_LEFT)
+    said += [tell.over_limit(excess) for excess in over]
+    if left:
+        what = ngettext(
+            "{count} process of yours is left over on this login node.",
+            "{count} processes of yours are left over on this login node.",
+            len(left),
+        )
+        yield Finding("login-work", PROBLEM, what.format(count=len(left)), " ".join(said), "handwash clean")
+    elif over:
+        what = _("Your processes are over this login node's limits, and everybody shares it.")
+        remedy = _("Run it in a job: {line}").format(line=_get_one(evidence))
+        yield Finding("login-work", NOTICE, what, " ".join(said), remedy)
+
+
+def _left_over(one: Judged, now: float) -> str:
+    """Which process, how old, how much it has computed, and why it counts."""
+    sentence = _("{pid} {name}, {age} old, {cpu} of CPU time: {why}")
+    process = one.process
+    age, cpu = render.duration(now - process.started), render.duration(process.cpu_s)
+    return sentence.format(pid=process.pid, name=process.name, age=age, cpu=cpu, why=one.why)
 
 
 def _container(evidence: Evidence, node: Node) -> Iterator[Finding]:

@@ -23,16 +23,20 @@ def language() -> str:
     for variable in ("HANDWASH_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
         value = world.env.get(variable)
         if value:
-            return "zh_CN" if value.lower().startswith("zh") else "en"
+            return "zh_CN" if _is_chinese(value) else "en"
     return "en"
 
 
+def _is_chinese(locale: str) -> bool:
+    return locale.lower().startswith("zh")
+
+
 def choose(wanted: str | None = None) -> None:
-    """Takes a language for the rest of this process: `wanted`, or what the environment asks for."""
+    """Takes a language for the rest of this process: that of `wanted` (`zh`, `zh_CN`, …), or the environment's."""
     global _catalogue, _chosen
     _chosen = True
     _catalogue = None
-    if (wanted or language()) != "zh_CN":
+    if not _is_chinese(wanted or language()):
         return
     import gettext
 

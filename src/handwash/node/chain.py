@@ -25,12 +25,16 @@ SO_PEERCRED = 17
 REPLY_LIMIT = 1.0
 # How long a guardian may search and end, beyond the grace that it gives.
 SEARCH_LIMIT = 15.0
+# A guardian that dies within so many seconds of its start, and how many of them in a row are made anew: what ends each of them
+# (its code was taken away, say) will end the next one too.
+SHORT_LIFE = 1.0
+SHORT_LIVES = 5
 
 
-def peer_uid(connection: "_socket.socket") -> int:
-    """The user at the other end: names of abstract sockets can be taken by anybody on the node."""
+def peer(connection: "_socket.socket") -> "tuple[int, int]":
+    """Process and user at the other end: names of abstract sockets can be taken by anybody on the node."""
     data = connection.getsockopt(_socket.SOL_SOCKET, SO_PEERCRED, 12)
-    return int.from_bytes(data[4:8], sys.byteorder)
+    return int.from_bytes(data[:4], sys.byteorder), int.from_bytes(data[4:8], sys.byteorder)
 
 
 class Chain:
@@ -46,6 +50,10 @@ class Chain:
         self.heard = b""
         self.ends: tuple[_socket.socket, _socket.socket] | None = None
         self.is_second = False
+        # Whether this one was started for this connection, when, and how many before it in a row did not live long.
+        self.has_started = False
+        self.since = time.monotonic()
+        self.short_lives = 0
         # Orphans may have gone to init while a guardian was made (see `renew`): another one's search has to find them.
         self.leaked = False
 
@@ -81,7 +89,7 @@ class Chain:
     def renew(self) -> None:
         """Another guardian where this one has died; where none can be had the session goes on without."""
         for attempt in range(20):
-            if self.is_alive():
+            if self.is_alive() or self.short_lives > SHORT_LIVES:
                 return
             # The end of a connection can come before that of the name: then we have come to the dying one again.
             time.sleep(0.005 if attempt else 0)
@@ -93,12 +101,17 @@ class Chain:
                 kernel.become_subreaper()
             if other is None:
                 return
+            if other.has_started:
+                soon = self.has_started and time.monotonic() - self.since < SHORT_LIFE
+                self.short_lives = self.short_lives + 1 if soon else 0
+                self.has_started, self.since = True, time.monotonic()
             self.connection.close()
             self.connection, self.heard = other.connection, other.heard
             if self.ends is not None:
                 fd = self.connection.fileno().to_bytes(4, sys.byteorder)
                 try:
-                    self.ends[0].sendmsg([b"c"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd)], _socket.MSG_DONTWAIT)
+                    rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd)]
+                    self.ends[0].sendmsg([b"c"], rights, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
                 except OSError:
                     pass
             self.watch()
@@ -135,7 +148,8 @@ class Chain:
         self.take_newest()
         text = "".join(wire.join(fields) + "\n" for fields in rows)
         try:
-            self.connection.sendall(text.encode("utf-8", "surrogateescape"))
+            # A SIGPIPE would wait, blocked, although it is ignored, and be taken for one that is meant for the command.
+            self.connection.sendall(text.encode("utf-8", "surrogateescape"), _socket.MSG_NOSIGNAL)
         except OSError:
             pass
 
@@ -166,7 +180,7 @@ class Chain:
             self.connection.shutdown(_socket.SHUT_WR)
         except OSError:
             return
-        while self.hear(SEARCH_LIMIT):
+        while self.hear(self.orders.grace + SEARCH_LIMIT):
             pass
         self.connection.close()
 
@@ -207,22 +221,26 @@ def join(orders: "Orders", again: bool = False) -> "Chain | None":
     """
     step = ".".join(job_and_step())
     address = f"\0handwash-{posix.getuid()}-{orders.session}-{step}-{node_name()}"
+    has_started = False
     for _attempt in range(20):
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
             connection.connect(address)
         except OSError:
             connection.close()
-            if not start(address, orders, again):
+            if start(address, orders, again):
+                has_started = True
+            else:
                 # Somebody else has just taken the name and does not listen yet.
                 time.sleep(0.005)
             continue
         chain = Chain(connection, orders)
-        if peer_uid(connection) != posix.getuid():
+        chain.has_started = has_started
+        if peer(connection)[1] != posix.getuid():
             connection.close()
             return None
         # Should it be about to leave, with the last task before us, the connection ends and `renew` comes to another one.
-        chain.tell("task", posix.getpid(), orders.slurmstepd)
+        chain.tell("task", orders.slurmstepd)
         return chain
     return None
 
@@ -257,5 +275,9 @@ def start(address: str, orders: "Orders", again: bool) -> bool:
         finally:
             posix._exit(0)
     listener.close()
-    posix.waitpid(child, 0)
+    try:
+        posix.waitpid(child, 0)
+    except ChildProcessError:
+        # Whoever started us has SIGCHLD ignored: it has been collected then.
+        pass
     return True

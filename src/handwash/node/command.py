@@ -2,12 +2,13 @@
 
 import posix
 
-from handwash.node import wire
+from handwash.node import kernel, wire
 from handwash.node.wire import KEPT, Orders, decode, encode, variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
 
 def look_up(command: str, path: str) -> str:
@@ -41,6 +42,16 @@ class Command:
         self.path = look_up(words[0], decode(environment.get(b"PATH", b"")))
         self.words = [self.path, *words[1:]]
         self.name = words[0].rpartition("/")[2]
+
+    def become(self, mask: "set[int]", ignored_chld: bool) -> "NoReturn":
+        """This process is the command from now on, or ends with what `execute` answers."""
+        try:
+            kernel.restore_for_exec(mask, ignored_chld)
+            if b"SLURM_TASK_PID" in self.environment:
+                self.environment[b"SLURM_TASK_PID"] = b"%d" % posix.getpid()
+            posix._exit(self.execute())
+        finally:
+            posix._exit(2)
 
     def execute(self) -> int:
         """Becomes it. Returns only if that failed: the errno, which is slurmstepd's exit code for it (2, 13, 8)."""

@@ -13,9 +13,10 @@ import select
 import time
 
 from handwash.node import hidden, kernel, part, traces, wire
-from handwash.node.chain import peer_uid
-from handwash.node.wire import job_and_step
-from handwash.teardown import end, identity, tree
+from handwash.node.chain import peer
+from handwash.node.search import Search, inner_supervisors
+from handwash.node.wire import job_and_step, variable
+from handwash.teardown import identity, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ else:
     # `socket` costs half a bare interpreter start; its C half is all that is needed.
     import _socket
 
-CALM_LOOKS = 12
 FIRST_LOOK, SLOWEST_LOOK = 0.005, 2.0
 # Where the processes could not be marked and something new was seen so shortly before the supervisors died, more may have
 # started unseen: what then has neither parent nor cookie cannot be found, and "all gone" is not said.
@@ -40,9 +40,10 @@ FIRST_SHARE, FIRST_SHARE_FREE = 0.05, 0.02
 class Task:
     """One task as the guardian knows it."""
 
-    def __init__(self, connection: _socket.socket) -> None:
+    def __init__(self, connection: _socket.socket, pid: int) -> None:
+        """`pid`: the supervisor that has come. The connection's end will tell of its death, so until then it is its own."""
         self.connection = connection
-        self.root: tuple[int, int] | None = None
+        self.root = (pid, identity.start_of(pid) or 0)
         self.slurmstepd = 0
         self.seen: set[tuple[int, int]] = set()
         # Those that /proc does not show, each with a pidfd (see `hidden`).
@@ -57,22 +58,20 @@ class Guardian:
     def __init__(self, listener: _socket.socket, orders: Orders, starter: int) -> None:
         """`starter`: the supervisor whose guardian died, 0 for a step's first one."""
         self.listener = listener
-        self.mark = orders.mark()
+        self.poller = select.poll()
+        self.orders = orders
         self.marked = True
         self.starter = starter
-        self.own = orders.own
         # A pidfd.
         self.slurmstepd: int | None = None
-        self.session = orders.session
-        self.grace = orders.grace
+        # It has died before its tasks.
+        self.is_orphaned = False
         self.part = part.Part(orders.session, orders.folder)
         self.tasks: dict[int, Task] = {}
         self.pause = FIRST_LOOK
         self.next_look = self.not_before = time.monotonic()
         self.next_write = 0.0
         self.last_fresh = time.monotonic()
-        # Of the session, and another user's by now.
-        self.foreign: set[tuple[int, int]] = set()
 
     def run(self) -> None:
         """Until the last task has ended. A task that never introduces itself is not waited for."""
@@ -82,76 +81,78 @@ class Guardian:
         self.part.write()
         patience = time.monotonic() + 5.0
         served = False
-        poller = select.poll()
-        poller.register(self.listener.fileno(), select.POLLIN)
+        self.poller.register(self.listener.fileno(), select.POLLIN)
         starter = hold(self.starter) if self.starter else None
         if starter is not None:
-            poller.register(starter, select.POLLIN)
+            self.poller.register(starter, select.POLLIN)
         while self.tasks or (not served and time.monotonic() < patience):
-            events = poller.poll(max(0.0, self.next_look - time.monotonic()) * 1000)
+            events = self.poller.poll(max(0.0, self.next_look - time.monotonic()) * 1000)
             lost: list[Task] = []
+            parting: list[Task] = []
             for fd, _event in events:
                 if fd == self.listener.fileno():
-                    task = self.accept()
-                    if task is not None:
-                        served = True
-                        poller.register(task.connection.fileno(), select.POLLIN)
+                    served |= self.accept()
                 elif fd == starter:
-                    poller.unregister(fd)
+                    self.poller.unregister(fd)
                     # It may have come to us before it died: that is heard first.
                     patience = self.next_look = min(patience, time.monotonic() + SETTLED)
                 elif not self.read(self.tasks[fd]):
-                    poller.unregister(fd)
-                    task = self.tasks.pop(fd)
-                    if task.said_goodbye:
-                        self.farewell(task)
-                    else:
-                        lost.append(task)
+                    self.part_from(fd, parting, lost)
             if lost:
                 # The whole step usually dies at once: take those together whose connections end now.
                 settle = time.monotonic() + 0.02
                 while self.tasks and time.monotonic() < settle:
-                    for fd, _event in poller.poll(5):
+                    for fd, _event in self.poller.poll(5):
                         if fd in self.tasks and not self.read(self.tasks[fd]):
-                            poller.unregister(fd)
-                            task = self.tasks.pop(fd)
-                            lost.append(task)
+                            self.part_from(fd, parting, lost)
                 self.take_over(lost)
                 for task in lost:
+                    # Its outer supervisor may be waiting for that (see `Chain.leave`).
                     task.connection.close()
-            elif time.monotonic() >= self.next_look:
+            # The last farewell is the last word on all that was done here.
+            for task in parting:
+                self.farewell(task)
+            if not lost and time.monotonic() >= self.next_look:
                 self.look()
-        if self.starter and not served and not self.is_watched():
+        if self.starter and not served and not inner_supervisors(traces.with_mark(self.orders.mark())):
             self.take_over([])
         self.part.close()
         self.release()
 
-    def is_watched(self) -> bool:
-        """Whether an inner supervisor lives, stopped perhaps: those are marked. Who only has its name is taken for one too."""
-        marked = {pid for pid, _began in traces.with_mark(self.mark)} - {posix.getpid()}
-        found = [stat for stat in map(identity.stat_of, marked) if stat is not None]
-        return any(stat.name == b"handwash" and stat.state not in identity.DEAD_STATES for stat in found)
-
     def release(self) -> None:
-        """Ends the step for Slurm where its slurmstepd is dead: else srun would wait and hold the GPUs without end (22.05)."""
+        """Ends the step for Slurm where its slurmstepd is dead: else srun would wait and hold the GPUs without end (22.05).
+
+        On one of several nodes only if it died before its tasks: after them it has ended as it should, and others still run.
+        """
         job, step = job_and_step()
-        if self.slurmstepd is not None and job and has_ended(self.slurmstepd):
+        if self.slurmstepd is None or not job or not has_ended(self.slurmstepd):
+            return
+        if self.is_orphaned or (variable(b"SLURM_STEP_NUM_NODES") == "1" and not variable(b"SLURM_HET_SIZE")):
             try:
                 from handwash.srun import confirm
             except ImportError:
                 # Taken away meanwhile: a session may last for days.
                 return
-            confirm.ask(["scancel", job if self.own else f"{job}.{step}"])
+            confirm.ask(["scancel", job if self.orders.own else f"{job}.{step}"])
 
-    def accept(self) -> Task | None:
+    def accept(self) -> bool:
+        """Lets a task in; False where it is not this user's."""
         connection_fd, _address = self.listener._accept()  # type: ignore[attr-defined]
         connection = _socket.socket(fileno=connection_fd)
-        if peer_uid(connection) != posix.getuid():
+        pid, uid = peer(connection)
+        if uid != posix.getuid():
             connection.close()
-            return None
-        task = Task(connection)
-        self.tasks[connection.fileno()] = task
-        return task
+            return False
+        task = self.tasks[connection.fileno()] = Task(connection, pid)
+        self.part.helpers.add(task.root)
+        self.poller.register(connection.fileno(), select.POLLIN)
+        return True
+
+    def part_from(self, fd: int, parting: list[Task], lost: list[Task]) -> None:
+        """A task has said goodbye, or both its supervisors are dead."""
+        self.poller.unregister(fd)
+        task = self.tasks.pop(fd)
+        (parting if task.said_goodbye else lost).append(task)
 
     def read(self, task: Task) -> bool:
         """Takes in what a task says. False when it has said goodbye or its last word."""
@@ -164,13 +165,12 @@ class Guardian:
         for line in whole:
             word, *fields = wire.split(line.decode("utf-8", "surrogateescape"))
             if word == "task":
-                # The connection's end will tell of its death, so until then the pid is its own.
-                pid, task.slurmstepd = int(fields[0]), int(fields[1])
-                task.root = (pid, identity.start_of(pid) or 0)
+                task.slurmstepd = int(fields[0])
                 if task.slurmstepd and self.slurmstepd is None:
                     self.slurmstepd = hold(task.slurmstepd)
-                self.part.helpers.add(task.root)
                 self.hurry()
+            elif word == "orphaned":
+                self.is_orphaned = True
             elif word == "main":
                 self.see_main(task, int(fields[0]), int(fields[1]), fields[2])
                 self.hurry()
@@ -224,7 +224,8 @@ class Guardian:
         begun = time.monotonic()
         fresh = False
         for task in self.tasks.values():
-            if task.root is None:
+            if identity.same(*task.root) is None:
+                # Its inner supervisor still lives; the pid may be anybody's by now.
                 continue
             inner_lives = False
             unseen: list[int] = []
@@ -237,7 +238,8 @@ class Guardian:
                     inner_lives |= stat.state not in identity.DEAD_STATES
                 else:
                     fresh |= self.see(task, pid, stat.start_ticks, stat.name.decode("utf-8", "surrogateescape"))
-                    self.part.check_cgroup(pid)
+                    if stat.state not in identity.DEAD_STATES:
+                        self.part.check_cgroup(pid)
             self.nudge(task, inner_lives)
             if unseen:
                 fresh |= self.part.add_hidden(hidden.hold(task.hidden, task.root[0], unseen))
@@ -260,11 +262,13 @@ class Guardian:
     def nudge(self, task: Task, inner_lives: bool) -> None:
         """An outer supervisor that has something to do and may not know it: somebody has stopped it and its inner one is
         dead, or its slurmstepd is."""
-        stat = identity.stat_of(task.root[0]) if task.root is not None else None
-        if task.root is None or stat is None:
+        stat = identity.stat_of(task.root[0])
+        if stat is None:
             return
         needed = stat.state == "T" and not inner_lives
-        if needed or task.slurmstepd not in (0, stat.ppid):
+        orphaned = task.slurmstepd not in (0, stat.ppid)
+        self.is_orphaned |= orphaned
+        if needed or orphaned:
             handle = identity.Handle(*task.root)
             if handle.identity is not None:
                 handle.send(identity.SIGCONT if needed else identity.SIGCHLD)
@@ -277,50 +281,23 @@ class Guardian:
             self.part.complete = False
         held = {fd: pid for task in lost for pid, fd in task.hidden.items()}
         if held:
-            self.part.add_end(*hidden.end(held, self.grace))
-        calm = 0
-        ended: set[int] = set()
-        killed: set[int] = set()
-        left: dict[int, str] = {}
-        deadline = time.monotonic() + self.grace + identity.AFTER_KILL + 5.0
-        while calm < CALM_LOOKS and time.monotonic() < deadline:
-            targets = [pair for pair in self.targets(lost) if pair[0] not in left]
-            if not targets:
-                calm += 1
-                time.sleep(0.02)
-                continue
-            calm = 0
-            outcome = end.end(targets, self.grace, posix.getuid())
-            ended.update(outcome.ended)
-            killed.update(outcome.killed)
-            left.update(outcome.left)
-        self.part.add_end(len(ended), len(killed), left)
-        self.part.left.update((pair, "other-user") for pair in self.foreign)
+            self.part.add_end(*hidden.end(held, self.orders.grace))
+        search = Search(self.orders, {pair for task in lost for pair in task.seen}, self.roots)
+        search.run()
+        self.part.complete &= search.complete
+        self.part.add_end(len(search.ended), len(search.killed), search.left)
+        self.part.left.update((pair, "other-user") for pair in search.foreign)
         if not self.tasks:
             self.listener.close()
             self.part.finish()
 
-    def targets(self, lost: list[Task]) -> list[tuple[int, int]]:
-        """What is left of the lost tasks: seen or below that, with the mark, with the cookie; nothing of other tasks."""
-        spared = {posix.getpid()}
-        roots = [task.root[0] for task in self.tasks.values() if task.root is not None]
-        spared.update(roots, tree.below(roots))
-        seen = {pair for task in lost for pair in task.seen}
-        found = {pair for pair in seen if identity.same(*pair) is not None}
-        found.update(tree.descendants(*(pid for pid, _began in found)))
-        found.update(traces.with_mark(self.mark))
-        found.update(traces.with_cookie(self.session, job_and_step()[0]))
-        alive = []
-        self.foreign.clear()
-        for pid, began in found:
-            who = identity.same(pid, began)
-            if who is None or not who.alive or pid in spared:
-                continue
-            if who.uid == posix.getuid():
-                alive.append((pid, began))
-            else:
-                self.foreign.add((pid, began))
-        return sorted(alive, key=lambda pair: (pair[1], pair[0]), reverse=True)
+    def roots(self) -> list[int]:
+        """The supervisors of all tasks, those who are waiting to be let in too."""
+        waiting = select.poll()
+        waiting.register(self.listener.fileno(), select.POLLIN)
+        while waiting.poll(0):
+            self.accept()
+        return [task.root[0] for task in self.tasks.values()]
 
 
 def say(task: Task, word: str) -> None:

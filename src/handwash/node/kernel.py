@@ -91,10 +91,16 @@ def pending_signal() -> int:
     return info.si_signo if info is not None else 0
 
 
-def alarm(seconds: float) -> None:
+def alarm(seconds: float) -> bool:
     """SIGALRM from the kernel after that time, once. In place of a timeout: `sigtimedwait` of a process that was stopped until
-    after its time answers with whatever was in memory (CPython 3.9 to 3.13)."""
+    after its time answers with whatever was in memory (CPython 3.9 to 3.13).
+
+    False where whoever started us has one running, which goes on over exec: that is meant for the command.
+    """
+    if any(_signal.getitimer(_signal.ITIMER_REAL)):
+        return False
     _signal.setitimer(_signal.ITIMER_REAL, seconds)
+    return True
 
 
 def wait_child_signal(timeout: float) -> None:
@@ -102,8 +108,15 @@ def wait_child_signal(timeout: float) -> None:
     _signal.sigtimedwait({_signal.SIGCHLD}, max(timeout, 0.0))
 
 
+def forget(*numbers: int) -> None:
+    """Signals that have come and wait, blocked, are no more: an ignored one is forgotten (POSIX, sigaction)."""
+    for number in numbers:
+        _signal.signal(number, _signal.SIG_IGN)
+        _signal.signal(number, _signal.SIG_DFL)
+
+
 def restore_for_exec(mask: "set[int]", ignored_chld: bool = False) -> None:
-    """In the child before exec: signals as the command would have found them without us."""
+    """Before exec: signals as the command would have found them without us."""
     # Python ignores these two, and ignored signals stay ignored over exec.
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
@@ -114,16 +127,21 @@ def restore_for_exec(mask: "set[int]", ignored_chld: bool = False) -> None:
 
 def die_by(number: int) -> None:
     """Ends this process by the signal, without a core file: the one to keep is the command's. Returns if that fails."""
-    import resource
-
     try:
+        # The first is a file of Python's own, which may have been replaced while a session ran.
+        import resource
+
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    except (OSError, ValueError):
+    except (ImportError, OSError, ValueError):
         pass
-    if number not in (_signal.SIGKILL, _signal.SIGSTOP):
-        _signal.signal(number, _signal.SIG_DFL)
-        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {number})
-    posix.kill(posix.getpid(), number)
+    try:
+        if number not in (_signal.SIGKILL, _signal.SIGSTOP):
+            _signal.signal(number, _signal.SIG_DFL)
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {number})
+        posix.kill(posix.getpid(), number)
+    except (OSError, ValueError):
+        # 32 and 33 are the C library's own.
+        pass
 
 
 def keep_pages() -> None:

@@ -105,7 +105,12 @@ class Part:
         """Takes over what a guardian of this step has written that has died since, and takes its file away."""
         where, _slash, me = self.path.rpartition("/")
         prefix = f"{self.session}.{self.node}."
-        for name in posix.listdir(where) if where else []:
+        try:
+            names = posix.listdir(where) if where else []
+        except OSError:
+            # A node without the shared home.
+            return
+        for name in names:
             if name != me and name.startswith(prefix) and name.endswith(SUFFIX):
                 try:
                     self._take_in(f"{where}/{name}")

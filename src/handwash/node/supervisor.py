@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 else:
     import _signal
 
+ALARM = _signal.SIGALRM
 HANGUP = _signal.SIGHUP
 CHILD = _signal.SIGCHLD
 CONTINUE = _signal.SIGCONT
@@ -98,21 +99,14 @@ def terminal_settings() -> "tuple[int, list[object]] | None":
     return None
 
 
-def next_signal() -> "tuple[int, int, int]":
-    """The next signal, as `kernel.next_signal` gives it.
-
-    Once it has taken its time, what the teardown needs is loaded meanwhile: a session may last for days, and handwash may have
-    been taken away at its end. A task that ends at once never needs it, or finds it still in place.
-    """
-    while True:
-        found = kernel.next_signal()
-        if found[:2] != (_signal.SIGALRM, kernel.SI_KERNEL):
-            return found
-        kernel.keep_pages()
-        try:
-            from handwash.node import sweep  # noqa: F401
-        except Exception:
-            pass
+def load_rest() -> None:
+    """Loads what the teardown needs, once the command has taken its time: a session may last for days, and handwash may have
+    been taken away at its end. A task that ends at once never needs it, or finds it still in place."""
+    kernel.keep_pages()
+    try:
+        from handwash.node import sweep  # noqa: F401
+    except Exception:
+        pass
 
 
 def end_rest(grace: float, ending: Ending) -> "Sweep | None":
@@ -160,12 +154,11 @@ def supervise(main: Command, orders: Orders, chain: "Chain | None") -> "Ending":
         if chain is not None:
             chain.tell("incomplete")
             chain.goodbye()
-        # What the guardian has said has left one pending, which would end us; ignored it is forgotten.
-        _signal.signal(GUARDIAN, _signal.signal(GUARDIAN, _signal.SIG_IGN))
+        # What the guardian has said has left one waiting, and so has a closed standard error: they would end us.
+        kernel.forget(GUARDIAN, _signal.SIGPIPE)
         # Exec keeps this, and the command would have to collect what is not its own.
         kernel.become_subreaper(False)
-        kernel.restore_for_exec(mask, ignored_chld)
-        posix._exit(main.execute())
+        main.become(mask, ignored_chld)
     if inner == 0:
         try:
             posix.close(read_end)
@@ -184,6 +177,8 @@ def supervise(main: Command, orders: Orders, chain: "Chain | None") -> "Ending":
     except Exception:
         status = just_wait(inner)
     if status is None:
+        if chain is not None:
+            chain.tell("orphaned")
         posix.kill(inner, _signal.SIGKILL)
         status = _signal.SIGKILL
     ending = Ending(status, complete=False)
@@ -200,7 +195,7 @@ def supervise(main: Command, orders: Orders, chain: "Chain | None") -> "Ending":
     except Exception:
         leave_to_guardian(chain, ending)
     ending.complete = ending.complete and complete and not ending.left
-    if settings is not None:
+    if settings is not None and posix.WIFSIGNALED(ending.status):
         from handwash.node import terminal
 
         terminal.restore(settings)
@@ -245,12 +240,16 @@ def watch_inner(inner: int, stops: bool, chain: "Chain | None", slurmstepd: int)
     None when its slurmstepd died first.
     """
     leader = posix.getsid(0) == posix.getpid()
-    kernel.alarm(LOAD_AFTER)
+    loads = kernel.alarm(LOAD_AFTER)
     if slurmstepd:
         # A hint only: it comes when the thread has ended that made us. The guardian gives it too.
         kernel.prctl(kernel.PR_SET_PDEATHSIG, CHILD)
     while not slurmstepd or posix.getppid() == slurmstepd:
-        number, code, _sender = next_signal()
+        number, code, _sender = kernel.next_signal()
+        if number == ALARM and code == kernel.SI_KERNEL and loads:
+            load_rest()
+            loads = False
+            continue
         if number == CHILD:
             status = collect(inner, stops)
             if status is not None:
@@ -265,8 +264,9 @@ def watch_inner(inner: int, stops: bool, chain: "Chain | None", slurmstepd: int)
                 )
             continue
         if code == kernel.SI_KERNEL:
-            # A closed terminal hangs up its session leader: without us that would be the command.
-            if not (number == HANGUP and leader):
+            # A closed terminal hangs up its session leader: without us that would be the command. So it is with a timer that
+            # runs since before us.
+            if number != ALARM and not (number == HANGUP and leader):
                 continue
         elif number != CONTINUE:
             time.sleep(SETTLE)
@@ -294,16 +294,11 @@ def run_inner(
         main = posix.fork()
     except OSError:
         # As above: the command takes this place, and the outer supervisor sees to what it leaves.
-        kernel.restore_for_exec(mask, ignored_chld)
-        posix._exit(command.execute())
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, 0)
+        kernel.become_subreaper(False)
+        command.become(mask, ignored_chld)
     if main == 0:
-        try:
-            kernel.restore_for_exec(mask, ignored_chld)
-            if b"SLURM_TASK_PID" in command.environment:
-                command.environment[b"SLURM_TASK_PID"] = b"%d" % posix.getpid()
-            posix._exit(command.execute())
-        finally:
-            posix._exit(2)
+        command.become(mask, ignored_chld)
     if chain is not None:
         chain.tell("main", posix.getpid(), main, command.name)
     try:
@@ -330,9 +325,13 @@ def run_inner(
 def watch_command(main: int, outer: int, stops: bool) -> "int | None":
     """The command's wait status; None when the outer supervisor died first."""
     seen: dict[int, float] = {}
-    kernel.alarm(LOAD_AFTER)
+    loads = kernel.alarm(LOAD_AFTER)
     while posix.getppid() == outer:
-        number, code, sender = next_signal()
+        number, code, sender = kernel.next_signal()
+        if number == ALARM and code == kernel.SI_KERNEL and loads:
+            load_rest()
+            loads = False
+            continue
         if number == CHILD:
             status = collect(main, stops)
             if status is not None:

@@ -21,8 +21,16 @@ try:
     prepared = module.prepare(sys.argv[1], sys.argv[2:])
 except Exception as error:
     import os
+    import signal
 
-    os.write(2, f"handwash: {type(error).__name__}: {error}; running without supervision\n".encode())
+    text = f"handwash: {type(error).__name__}: {error}; running without supervision\n"
+    try:
+        os.write(2, text.encode(errors="replace"))
+    except OSError:
+        pass
+    # Python ignores these two, and ignored signals stay ignored over exec.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     try:
         os.execvp(sys.argv[2], sys.argv[2:])
     except OSError as failed:

@@ -46,16 +46,24 @@ ENDED_STATES = frozenset(
 )
 
 
-def squeue_argv(uid: int) -> list[str]:
-    """One request for all jobs of one uid, hidden and restricted partitions too; the controller keeps a list per user."""
+def squeue_argv(uid: int, before: Sequence[str] = ()) -> list[str]:
+    """One request for all jobs of one uid, hidden and restricted partitions too; the controller keeps a list per user.
+
+    `before`: columns to put before those of `parse_job`.
+    """
     # Width 0: the field whole. Any other width cuts it without a word, and pads it (eight KiB for each job; 22.05).
-    columns = [f"{name}:0{FIELD}" for name in _COLUMNS[:-1]]
+    columns = [f"{name}:0{FIELD}" for name in (*before, *_COLUMNS[:-1])]
     columns.append(f"{_COLUMNS[-1]}:0{RECORD}")
     return ["squeue", "--noheader", "--all", f"--user={uid}", "--Format=" + ",".join(columns)]
 
 
 def parse_squeue(result: Result) -> tuple[Job, ...]:
     """The jobs in squeue's answer. Raises CouldNotTell for anything that is not a whole, clean answer."""
+    return tuple(parse_job(record) for record in records(result))
+
+
+def records(result: Result) -> list[str]:
+    """The rows of squeue's answer. Raises CouldNotTell for anything that is not a whole, clean answer."""
     words = result.err.decode("utf-8", "replace").strip()
     if result.timed_out:
         raise CouldNotTell(_("squeue did not answer in time: the controller is slow or down. Try `squeue` yourself."))
@@ -67,23 +75,25 @@ def parse_squeue(result: Result) -> tuple[Job, ...]:
         raise CouldNotTell(_("squeue failed (exit code {code}): {said}").format(code=result.code, said=said))
     text = result.out.decode("utf-8", "replace")
     if not text.strip():
-        return ()
-    records = text.split(RECORD)
-    if records.pop().strip():
+        return []
+    found = text.split(RECORD)
+    if found.pop().strip():
         raise CouldNotTell(_("squeue's answer breaks off in the middle."))
-    return tuple(_parse_record(record) for record in records)
+    return [_without_cluster(record[1:] if record.startswith("\n") else record) for record in found]
 
 
-def _parse_record(record: str) -> Job:
-    if record.startswith("\n"):
-        record = record[1:]
-    if record.startswith("CLUSTER: "):  # federated and -M output names the cluster on a line of its own
-        record = record.partition("\n")[2]
+def _without_cluster(record: str) -> str:
+    """Federated and -M output names the cluster on a line of its own."""
+    return record.partition("\n")[2] if record.startswith("CLUSTER: ") else record
+
+
+def parse_job(record: str) -> Job:
+    """One row. Raises CouldNotTell."""
     fields = [field.strip() for field in record.split(FIELD, len(_COLUMNS) - 1)]
     if len(fields) != len(_COLUMNS):
         raise CouldNotTell(_("squeue printed a row that cannot be read."))
     row = dict(zip(_COLUMNS, fields))
-    if not _digits(row["JobID"]) or not _is_job_id(row["JobArrayID"]) or not _is_state(row["State"]):
+    if not digits(row["JobID"]) or not is_job_id(row["JobArrayID"]) or not is_state(row["State"]):
         raise CouldNotTell(_("squeue printed a row that cannot be read."))
     nodes = parse_number(row["NumNodes"].partition("-")[0])
     return Job(
@@ -102,28 +112,28 @@ def _parse_record(record: str) -> Job:
     )
 
 
-def _is_job_id(text: str) -> bool:
+def is_job_id(text: str) -> bool:
     """`123`, `123_4`, `123_[5-100]`, `123_[1,3%4]`, `123+0`."""
     head = text[:1]
     return head in "0123456789" and head != "" and all(c in "0123456789_+[]-,%.:" for c in text)
 
 
-def _is_state(text: str) -> bool:
+def is_state(text: str) -> bool:
     return text != "" and all(c.isupper() or c == "_" for c in text)
 
 
 def parse_number(text: str) -> int | None:
     """A count as squeue prints it, `12` or `1K` (1024); None where there is none."""
-    if text[-1:] in ("K", "k") and _digits(text[:-1]):
+    if text[-1:] in ("K", "k") and digits(text[:-1]):
         return int(text[:-1]) * 1024
-    return int(text) if _digits(text) else None
+    return int(text) if digits(text) else None
 
 
 def parse_time(text: str) -> int | None:
     """Seconds of `M:SS`, `H:MM:SS`, `D-HH:MM:SS`; None for UNLIMITED, NOT_SET, INVALID (clock skew) and the like."""
     days, dash, clock = text.rpartition("-")
     parts = clock.split(":")
-    if not 2 <= len(parts) <= 3 or (dash and not _digits(days)) or not all(_digits(part) for part in parts):
+    if not 2 <= len(parts) <= 3 or (dash and not digits(days)) or not all(digits(part) for part in parts):
         return None
     seconds = 0
     for part in parts:
@@ -131,7 +141,7 @@ def parse_time(text: str) -> int | None:
     return seconds + (int(days) * 86400 if dash else 0)
 
 
-def _digits(text: str) -> bool:
+def digits(text: str) -> bool:
     # int() refuses thousands of digits from Python 3.11 on, and no count of Slurm's has more than twenty.
     return text.isascii() and text.isdigit() and len(text) <= 20
 
@@ -173,8 +183,8 @@ def gpus_in(tres: str) -> int | None:
         if not parts or parts[0] != "gpu":
             continue
         if not count:
-            count = parts[-1] if len(parts) > 1 and _digits(parts[-1]) else "1"
-            parts = parts[:-1] if len(parts) > 1 and _digits(parts[-1]) else parts
+            count = parts[-1] if len(parts) > 1 and digits(parts[-1]) else "1"
+            parts = parts[:-1] if len(parts) > 1 and digits(parts[-1]) else parts
         number = parse_number(count)
         if number is None:
             return None
@@ -223,7 +233,7 @@ def _expand(part: str, cap: int) -> list[str]:
     for item in inside.split(","):
         first, _dash, last = item.partition("-")
         last = last or first
-        if not _digits(first) or not _digits(last):
+        if not digits(first) or not digits(last):
             raise ValueError(part)
         if (int(last) - int(first) + 1) * len(tails) + len(names) > cap:
             raise ValueError(part)
@@ -266,3 +276,13 @@ def nodes_in_config(text: str) -> tuple[str, ...]:
             if key.lower() in ("nodename", "nodehostname") and value.upper() != "DEFAULT":
                 names.extend(expand_hostlist(value))
     return tuple(names)
+
+
+def controllers_in_config(text: str) -> tuple[str, ...]:
+    """The hosts of the controller in a slurm.conf, `NAME` or `NAME(ADDRESS)`; before 18.08 by other keys (slurm.conf(5))."""
+    names: list[str] = []
+    for line in text.replace("\\\n", " ").splitlines():
+        key, _equals, value = line.partition("#")[0].strip().partition("=")
+        if key.strip().lower() in ("slurmctldhost", "controlmachine", "backupcontroller"):
+            names.append(value.strip().partition("(")[0])
+    return tuple(name for name in names if name)

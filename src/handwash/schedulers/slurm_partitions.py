@@ -49,7 +49,7 @@ def parse_sinfo(result: Result) -> tuple[Partition, ...]:
                 raise CouldNotTell(_("sinfo printed a row that cannot be read."))
             continue
         row = dict(zip(_COLUMNS, fields))
-        each, used = gpus_in(_plain(row["Gres"])), gpus_in(_plain(row["GresUsed"]))
+        each, used = gpus_in(plain(row["Gres"])), gpus_in(plain(row["GresUsed"]))
         nodes = parse_number(row["Nodes"]) or 0
         if not each or row["Available"] != "up":
             continue
@@ -69,7 +69,7 @@ def parse_sinfo(result: Result) -> tuple[Partition, ...]:
     return tuple(sorted(found.values(), key=lambda one: (-one.idle, not one.default, one.name)))
 
 
-def _plain(gres: str) -> str:
+def plain(gres: str) -> str:
     """`gpu:a100:2(S:0-1),gpu:v100:1(IDX:0)` without what is in parentheses, where commas can be."""
     kept, depth = "", 0
     for character in gres:

@@ -6,6 +6,7 @@ Tried on 22.05. Every reader has a third answer beside yes and no: could not tel
 from __future__ import annotations
 
 from handwash.frozen import frozen
+from handwash.messages import _
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def parse_queue(result: Result) -> Answer:
     """squeue's answer about one target."""
     words = " ".join(result.err.decode("utf-8", "replace").split())
     if result.timed_out or result.code is None:
-        return Answer(UNKNOWN, "squeue did not answer in time")
+        return Answer(UNKNOWN, _("squeue did not answer in time"))
     rows = [row for row in result.out.decode("utf-8", "replace").split("\n") if row.strip()]
     # -M names the cluster on a line of its own before the header.
     rows = [row.strip() for row in rows if not row.startswith("CLUSTER: ")]
@@ -79,7 +80,7 @@ def parse_queue(result: Result) -> Answer:
     for row in rows[headed:]:
         number, colon, state = row.partition(":")
         if not colon or not number[:1].isdigit() or not state.replace("_", "").isalpha():
-            return Answer(UNKNOWN, "squeue's answer could not be read")
+            return Answer(UNKNOWN, _("squeue's answer could not be read"))
         states.append(state)
     if states:
         return Answer(THERE, states[0])
@@ -87,8 +88,8 @@ def parse_queue(result: Result) -> Answer:
     if words == "slurm_load_jobs error: Invalid job id specified":
         return Answer(GONE)
     if result.code != 0 or words:
-        return Answer(UNKNOWN, words[:200] or f"squeue failed with exit code {result.code}")
-    return Answer(GONE) if headed else Answer(UNKNOWN, "squeue printed nothing at all")
+        return Answer(UNKNOWN, words[:200] or _("squeue failed with exit code {code}").format(code=result.code))
+    return Answer(GONE) if headed else Answer(UNKNOWN, _("squeue printed nothing at all"))
 
 
 def cancel_argv(target: Target, *, whole_job: bool) -> list[str]:
@@ -108,7 +109,7 @@ def parse_gpus(result: Result) -> int | None:
         return None
     words = result.out.decode("utf-8", "replace").split()
     for word in words:
-        name, _, value = word.partition("=")
+        name, _equals, value = word.partition("=")
         if name == "JOB_GRES":
             return sum(count_of(item) for item in value.split(",") if item.startswith("gpu"))
     # A job without any generic resource has no JOB_GRES at all; TRES names GPUs where the site accounts for them.

@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from handwash.config import Config
+
 # What the wrapper gives when it fails before srun runs.
 FAILED = 125
 INTERPRETERS = ("python", "bash", "sh", "zsh", "dash", "ksh", "perl", "ruby", "julia", "Rscript", "node")
@@ -42,9 +44,9 @@ def main(argv: Sequence[str]) -> int:
 
         coerced.undo()
     local = argv[:1] == ["--local"]
-    disabled = world.env.get("HANDWASH_DISABLE", "") not in ("", "0", "false", "no")
     try:
-        return run_local(list(argv[1:]), disabled) if local else run_srun(list(argv), disabled)
+        settings = in_force()
+        return run_local(list(argv[1:]), settings) if local else run_srun(list(argv), settings)
     except Exception as error:
         from handwash.srun import entry
 
@@ -52,7 +54,19 @@ def main(argv: Sequence[str]) -> int:
         return FAILED
 
 
-def run_local(command: list[str], disabled: bool) -> int:
+def in_force() -> Config:
+    """The settings, and their language from here on. Switched off by the variable, it reads no file."""
+    from handwash import config, messages, world
+
+    if world.disabled():
+        return config.Config(disable=True)
+    settings = config.load()
+    if settings.lang:
+        messages.choose(settings.lang)
+    return settings
+
+
+def run_local(command: list[str], settings: Config) -> int:
     """The command on this host, supervised unless handwash is disabled."""
     from handwash.messages import _
     from handwash.srun import receipt
@@ -62,16 +76,18 @@ def run_local(command: list[str], disabled: bool) -> int:
     if not command:
         receipt.say(_("--local needs a command"))
         return FAILED
-    if disabled:
+    if settings.disable:
         from handwash.node.command import Command
+        from handwash.srun import entry
 
+        entry.give_back_signals()
         return Command(command, dict(os.environb)).execute()
     from handwash.srun import local
 
-    return local.run(command, label(command), quiet=False)
+    return local.run(command, label(command), settings)
 
 
-def run_srun(argv: list[str], disabled: bool) -> int:
+def run_srun(argv: list[str], settings: Config) -> int:
     """srun, supervised where that is possible."""
     from handwash.messages import _
     from handwash.srun import arguments, entry, launch, receipt
@@ -85,7 +101,7 @@ def run_srun(argv: list[str], disabled: bool) -> int:
     if not srun:
         receipt.say(_("srun was not found on this host; `safe-srun --local COMMAND` works without a scheduler"))
         return FAILED
-    if disabled or above:
+    if settings.disable or above:
         # Started by the srun that a safe-srun has started: that one watches over it.
         entry.become_srun(srun, argv)
     line = arguments.parse(argv, lambda name: option_argument(srun, name), lambda: release(srun))
@@ -98,7 +114,7 @@ def run_srun(argv: list[str], disabled: bool) -> int:
     if way.plain:
         entry.become_srun(srun, argv)
     first = next(component.command for component in line.components if component.command)
-    return launch.supervise(line, way, srun, label(first))
+    return launch.supervise(line, way, srun, label(first), settings)
 
 
 def option_argument(srun: str, name: str) -> str:

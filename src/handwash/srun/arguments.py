@@ -12,7 +12,10 @@ from handwash.srun.options import OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    # An option table, as `OPTIONS`: salloc and sbatch have their own, and take their words apart by the same rules.
+    Table = Mapping[str, tuple[str, str, str, str]]
 
 SHORT = {short: name for name, (_argument, short, _since, _until) in OPTIONS.items() if short}
 
@@ -93,12 +96,12 @@ def release_key(release: str) -> tuple[int, ...]:
         return (9999,)
 
 
-def candidates(given: str, release: str | None) -> list[str]:
+def candidates(given: str, release: str | None, table: Table = OPTIONS) -> list[str]:
     """The options that a long name may mean: itself, else all that begin with it (those of one release, if told)."""
-    if given in OPTIONS:
+    if given in table:
         return [given]
     found = []
-    for name, (_argument, _short, since, until) in OPTIONS.items():
+    for name, (_argument, _short, since, until) in table.items():
         if not name.startswith(given):
             continue
         if release is not None:
@@ -109,14 +112,16 @@ def candidates(given: str, release: str | None) -> list[str]:
     return found
 
 
-def long_option(given: str, ask: Callable[[str], str], release: Callable[[], str | None]) -> tuple[str, str]:
+def long_option(
+    given: str, ask: Callable[[str], str], release: Callable[[], str | None], table: Table = OPTIONS
+) -> tuple[str, str]:
     """A long name as given to (full name, argument); the argument is `unknown` where srun will refuse it."""
-    found = candidates(given, None)
+    found = candidates(given, None, table)
     if len(found) > 1:
         # Only the installed release can tell: `--cont` is `--contiguous` in 20.11, ambiguous since.
-        found = candidates(given, release())
+        found = candidates(given, release(), table)
     if len(found) == 1:
-        return found[0], OPTIONS[found[0]][0]
+        return found[0], table[found[0]][0]
     return given, ask(given)
 
 
@@ -124,17 +129,19 @@ def parse(
     words: Sequence[str],
     ask: Callable[[str], str] = lambda name: "unknown",
     release: Callable[[], str | None] = lambda: None,
+    table: Table = OPTIONS,
 ) -> CommandLine:
     """Takes a command line apart. `ask` and `release` turn to the real srun, only where the table does not settle it.
 
-    `ask` answers for a long option: `no`, `required`, or `unknown` where srun will refuse it.
+    `ask` answers for a long option: `no`, `required`, or `unknown` where srun will refuse it. `table`: the options, srun's
+    unless told.
     """
     components: list[Component] = []
     position = 0
     doubtful: str | None = None
     words = list(words)
     while True:
-        component, position, unclear = parse_component(words, position, ask, release)
+        component, position, unclear = parse_component(words, position, ask, release, table)
         components.append(component)
         doubtful = doubtful or unclear
         if position >= len(words):
@@ -143,9 +150,14 @@ def parse(
 
 
 def parse_component(
-    words: Sequence[str], start: int, ask: Callable[[str], str], release: Callable[[], str | None]
+    words: Sequence[str],
+    start: int,
+    ask: Callable[[str], str],
+    release: Callable[[], str | None],
+    table: Table = OPTIONS,
 ) -> tuple[Component, int, str | None]:
     """One component from `start` on; also where it ends (at a colon or the end), and an option that srun will refuse."""
+    shorts = SHORT if table is OPTIONS else {row[1]: name for name, row in table.items() if row[1]}
     options: list[Option] = []
     position = start
     doubtful: str | None = None
@@ -160,7 +172,7 @@ def parse_component(
         position += 1
         if word.startswith("--"):
             given, equals, attached = word[2:].partition("=")
-            name, argument = long_option(given, ask, release)
+            name, argument = long_option(given, ask, release, table)
             value = attached if equals else None
             used: tuple[str, ...] = (word,)
             if argument == "required" and not equals and position < len(words):
@@ -174,8 +186,8 @@ def parse_component(
             letters = word[1:]
             while letters:
                 letter, letters = letters[0], letters[1:]
-                name = SHORT.get(letter, "")
-                argument = OPTIONS[name][0] if name else "unknown"
+                name = shorts.get(letter, "")
+                argument = table[name][0] if name else "unknown"
                 value = None
                 used = (word,)
                 if argument in ("required", "optional") and letters:

@@ -6,6 +6,7 @@ import time
 
 from handwash import run, world
 from handwash.frozen import frozen
+from handwash.messages import _
 from handwash.schedulers import slurm_step
 from handwash.schedulers.slurm_step import GONE, THERE, UNKNOWN, Answer, Target
 
@@ -52,7 +53,7 @@ def confirm(
 ) -> Confirmation:
     """Polls until the target is gone, for `PATIENCE` seconds at most. `urgent`: srun did not end by itself: cancel at once."""
     if slurm_step.is_ambiguous(target):
-        return Confirmation(Answer(UNKNOWN, "more than one cluster was asked"))
+        return Confirmation(Answer(UNKNOWN, _("more than one cluster was asked")))
     deadline = world.monotonic() + PATIENCE
     cancelled = False
     unknown = 0

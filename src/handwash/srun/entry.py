@@ -10,13 +10,18 @@ MARK = "HANDWASH_SRUN"
 def fall_back(arguments: "list[str]", error: BaseException) -> None:
     """Says so in one line and becomes srun (or, with --local, the command itself)."""
     text = f"handwash: {type(error).__name__}: {error}; running without supervision\n"
-    os.write(2, "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text).encode())
+    try:
+        os.write(2, "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text).encode())
+    except OSError:
+        # Standard error may be closed; that is no reason not to run.
+        pass
     name = "srun"
     try:
         if not local(arguments):
             become_srun(find_srun(), arguments)
         command = arguments[2 if arguments[1] == "--" else 1 :]
         name = command[0]
+        give_back_signals()
         os.execvp(name, command)
     except (OSError, IndexError) as failed:
         os.write(2, f"handwash: {name}: {getattr(failed, 'strerror', failed)}\n".encode(errors="replace"))
@@ -82,7 +87,16 @@ def become_srun(srun: str, arguments: "list[str]") -> None:
         os.environ[MARK] = mark(srun)
     else:
         os.environ.pop(MARK, None)
+    give_back_signals()
     os.execv(srun, ["srun", *arguments])
+
+
+def give_back_signals() -> None:
+    """Python ignores these two, and ignored signals stay ignored over exec."""
+    import _signal  # type: ignore[import-not-found]
+
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
 
 
 def local(arguments: "list[str]") -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import config, node, siteinfo, world
+from handwash import node, siteinfo, world
 from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.node import kernel
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Sequence
 
+    from handwash.config import Config
     from handwash.srun import keeper, record
     from handwash.srun.arguments import CommandLine, Component
     from handwash.srun.bcast import Broadcast, Copy
@@ -166,7 +167,8 @@ def wait_for(child: int, twin: Twin | None) -> int:
                     os.kill(os.getpid(), _signal.SIGSTOP)
         elif code == kernel.SI_KERNEL:
             # A terminal that closes hangs up its session leader alone (`ssh -t host safe-srun …`): plain srun would be that.
-            if leader and number == _signal.SIGHUP:
+            # So it would be with a timer that runs since before us.
+            if number == _signal.SIGALRM or (leader and number == _signal.SIGHUP):
                 pass_on(child, number)
         elif not (twin is not None and twin.had(number)):
             pass_on(child, number)
@@ -180,9 +182,8 @@ def pass_on(child: int, number: int) -> None:
         pass
 
 
-def supervise(line: CommandLine, way: Way, srun: str, label: str) -> int:
+def supervise(line: CommandLine, way: Way, srun: str, label: str, settings: Config) -> int:
     """Runs it all; does not return, but ends as srun ended."""
-    settings = config.load()
     where = sessions.make()
     session = sessions.new_id()
     pipe = Pipe()
@@ -304,6 +305,7 @@ def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper
     main.finish(outcome, words)
     if outcome != "clean" or not line.has("quiet"):
         receipt.say(said)
+    receipt.say_to_send([row for word in words for row in word.stuck], "+".join(report.jobs))
     if done.answer.word == GONE:
         # For the next time, and once a day: the controller has just answered squeue.
         siteinfo.ask(timeout=1)

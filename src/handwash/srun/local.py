@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import config
+from handwash import world
 from handwash.messages import _
 from handwash.node import kernel, supervisor
 from handwash.node.chain import Chain, join
@@ -16,10 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from handwash.config import Config
 
-def run(command: Sequence[str], label: str, quiet: bool) -> int:
+
+def run(command: Sequence[str], label: str, settings: Config) -> int:
     """Runs the command to its end, ends what it left, says so, and ends as the command ended."""
-    settings = config.load()
     where = sessions.make()
     session = sessions.new_id()
     main = record.Main(session, label, where)
@@ -31,16 +32,14 @@ def run(command: Sequence[str], label: str, quiet: bool) -> int:
     try:
         if chain is not None:
             chain.leave()
-        close(session, where, main, ending, chain, quiet)
+        close(session, where, main, ending, chain)
     except Exception as error:
         receipt.say_fault(error)
     kernel.exit_like(ending.status)
     os._exit(125)
 
 
-def close(
-    session: str, where: str, main: record.Main, ending: supervisor.Ending, chain: Chain | None, quiet: bool
-) -> None:
+def close(session: str, where: str, main: record.Main, ending: supervisor.Ending, chain: Chain | None) -> None:
     """Says what became of it, and closes the record."""
     words = record.parts_of(session, where)
     if chain is not None and chain.leaked:
@@ -55,5 +54,6 @@ def close(
     main.set(receipt=said)
     main.finish(outcome, words)
     history.prune()
-    if not quiet or outcome != "clean":
-        receipt.say(said)
+    receipt.say(said)
+    told = [row for word in words for row in word.stuck]
+    receipt.say_to_send(told or [(world.host(), pid, "", why) for pid, why in ending.left])

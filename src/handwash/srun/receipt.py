@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 def processes(ended: int, killed: int, left: Iterable[tuple[int, str]]) -> str:
     """What became of the processes that outlived the command."""
+    left = list(left)
+    stuck = could_not_end(left) if left else ""
+    if not ended and stuck:
+        return _("could not be ended: {stuck}").format(stuck=stuck)
     if not ended:
         text = _("nothing was left running")
     elif killed:
@@ -24,8 +28,14 @@ def processes(ended: int, killed: int, left: Iterable[tuple[int, str]]) -> str:
         ).format(count=ended, killed=killed)
     else:
         text = ngettext("{count} process ended", "{count} processes ended", ended).format(count=ended)
-    stuck = ", ".join(f"{pid} ({why})" for pid, why in left)
     return _("{text}; could not be ended: {stuck}").format(text=text, stuck=stuck) if stuck else text
+
+
+def could_not_end(left: Iterable[tuple[int, str]]) -> str:
+    """Pids and reasons, in the words of `clean`. What that needs is loaded here only."""
+    from handwash.srun import stuck
+
+    return stuck.reasons(left)
 
 
 def queue(target: Target, done: Confirmation) -> str:
@@ -48,6 +58,16 @@ def queue(target: Target, done: Confirmation) -> str:
     if target.own:
         return _("could not tell whether the job has left the queue ({why})").format(why=done.answer.detail)
     return _("could not tell whether the step has ended ({why})").format(why=done.answer.detail)
+
+
+def say_to_send(left: Iterable[tuple[str, int, str, str]], job: str = "") -> None:
+    """What to send to the administrator about processes that hang in the kernel; rows as in `PartWord.stuck`."""
+    left = list(left)
+    if left:
+        from handwash.srun import stuck
+
+        for text in stuck.for_administrator(left, job):
+            say(text)
 
 
 def silent_nodes(count: int) -> str:

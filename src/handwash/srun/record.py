@@ -50,6 +50,12 @@ class PartWord:
     processes: tuple[tuple[int, int, str], ...]
     helpers: tuple[tuple[int, int], ...]
 
+    @property
+    def stuck(self) -> list[tuple[str, int, str, str]]:
+        """(node, pid, name or "", reason) of each that could not be ended."""
+        names = {(pid, start): name for pid, start, name in self.processes}
+        return [(self.node, pid, names.get((pid, start), ""), why) for pid, start, why in self.left]
+
 
 class Main:
     """The main file of one session, as its owner writes it."""

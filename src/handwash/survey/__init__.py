@@ -53,6 +53,7 @@ def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", 
         running_sessions=() if isinstance(seen, Unknown) else tuple(seen["running_sessions"]),
         gpus_in_part=in_part,
         visibility=visibility,
+        opened_beside=() if isinstance(seen, Unknown) else tuple(seen["opened_beside"]),
     )
 
 
@@ -98,11 +99,15 @@ def _look_at_gpus() -> dict[str, Any]:
 
 
 def _look_at_processes() -> dict[str, Any]:
+    from handwash import opened
     from handwash.srun import record
 
+    rows = processes.look()
     return {
-        "rows": processes.look(),
-        "running_sessions": record.running(),
+        "rows": rows,
+        "opened_beside": opened.look(),
+        # Without a record (a full disk, another state folder) a session is known by its supervisor.
+        "running_sessions": sorted({*record.running(), *processes.watched_sessions(rows)}),
         "helpers": record.helper_pids(),
     }
 

@@ -41,7 +41,7 @@ def look() -> dict[str, Any]:
         "ancestors": [name for _pid, name in procfs.ancestors(os.getpid())],
         "container": _container_sign(),
         "client": run.find("squeue") is not None,
-        "configured": _is_configured_node(),
+        **_in_config(),
         "slurmd": next((path for path in _SLURMD_SIGNS if os.path.exists(path)), None),
     }
 
@@ -77,11 +77,20 @@ def read(seen: dict[str, Any], jobs: Union[tuple[Job, ...], Unknown]) -> Node:
     if kind is None:
         job = None
         kind = _kind_without_job(seen, why)
+    more = {"held": _held(job, jobs), "controller": seen["controller"]}
     if kind != "compute" or job is None:
-        return Node(kind, seen["host"], job, bool(container), tuple(why))
+        return Node(kind, seen["host"], job, bool(container), tuple(why), **more)
     numbers = (seen["env_gpus"] or "").split(",")
     held = tuple(int(number) for number in numbers if number.isascii() and number.isdigit())
-    return Node(kind, seen["env_node"] or seen["host"], job, bool(container), tuple(why), held)
+    return Node(kind, seen["env_node"] or seen["host"], job, bool(container), tuple(why), held, **more)
+
+
+def _held(job: str | None, jobs: Union[tuple[Job, ...], Unknown]) -> int | None:
+    """How many GPUs a job holds, those of all components of a heterogeneous one (`7+0`, `7+1`); None where not all tell."""
+    rows = () if isinstance(jobs, Unknown) or job is None else jobs
+    counts = [row.gpus for row in rows if row.number == job or row.id.startswith(f"{job}+")]
+    known = [count for count in counts if count is not None]
+    return sum(known) if counts and len(known) == len(counts) else None
 
 
 def _kind_without_job(seen: dict[str, Any], why: list[str]) -> str:
@@ -123,14 +132,15 @@ def _container_sign() -> str | None:
     return next((sign for sign in _CONTAINER_CGROUPS if sign in text), None)
 
 
-def _is_configured_node() -> bool | None:
+def _in_config() -> dict[str, bool | None]:
+    """Whether slurm.conf names this host as a compute node, and as the controller's; None where it tells nothing."""
     path = siteinfo.config_file()
     if path is None:
-        return None
-    names = slurm.nodes_in_config(_with_includes(path, depth=4))
-    if not names:
-        return None
-    return bool({world.host(), os.uname().nodename} & set(names))
+        return {"configured": None, "controller": None}
+    text = _with_includes(path, depth=4)
+    here = {world.host(), os.uname().nodename}
+    names = {"configured": slurm.nodes_in_config(text), "controller": slurm.controllers_in_config(text)}
+    return {key: bool(here & set(found)) if found else None for key, found in names.items()}
 
 
 def _with_includes(path: str, depth: int) -> str:

@@ -134,6 +134,12 @@ def _by_record(rows: dict[int, dict[str, Any]]) -> None:
             row["attributed_by"] = "record"
 
 
+def watched_sessions(rows: list[dict[str, Any]]) -> set[str]:
+    """The sessions of which a process is a living supervisor's child, as the command is and all that lost its parent."""
+    parents = [(row["session"], procfs.stat_fields(row["ppid"])) for row in rows if row["session"] is not None]
+    return {session for session, stat in parents if stat is not None and stat[0] == "handwash"}
+
+
 def _by_ancestry(rows: dict[int, dict[str, Any]]) -> None:
     """A child of a process whose job is known belongs to the same job, even with its own environment cleared."""
     for row in rows.values():

@@ -82,6 +82,17 @@ def is_host_namespace() -> bool:
         return False
 
 
+def has_pids_of_host() -> bool:
+    """Whether a pid that is told with this host's name is one of this /proc.
+
+    It is not where a container has pids of its own and still the name of the host (PROC_UTS_INIT_INO, proc_ns.h).
+    """
+    try:
+        return is_host_namespace() or os.readlink("/proc/self/ns/uts") != "uts:[4026531838]"
+    except OSError:
+        return False
+
+
 def owner(pid: int) -> int | None:
     """The real uid of a process, or None.
 

@@ -1,0 +1,221 @@
+"""`handwash cost`: does a command cost GPU-hours, and at most how many. It starts nothing of the person's."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from handwash import answers, render, run, survey, world
+from handwash.config import Config
+from handwash.cost import count, verdict, weigh
+from handwash.cost.script import SIZE_CAP
+from handwash.cost.sources import Here, Sources
+from handwash.cost.verdict import Cost
+from handwash.exits import Exit
+from handwash.messages import _, ngettext
+from handwash.model import Unknown
+from handwash.render import harmless
+from handwash.survey import procfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from fractions import Fraction
+    from typing import Any, Union
+
+    from handwash.cost.count import Part, Partitions
+    from handwash.model import Job, Survey
+
+    Jobs = Union[tuple[Job, ...], Unknown]
+
+_CODES = {
+    verdict.NO: Exit.CLEAN,
+    verdict.IF_USED: Exit.FOUND,
+    verdict.YES: Exit.FOUND,
+    verdict.UNKNOWN: Exit.UNKNOWN,
+}
+_TEXT_CAP = 256 * 1024
+_JOB = ("SLURM_JOB_ID", "SLURM_JOBID")
+
+
+def command(settings: Config, words: list[str]) -> int:
+    """`cost [--json] -- COMMAND…`, `cost [--json] SCRIPT`: 0 costs nothing · 1 costs · 2 wrong usage · 3 could not tell."""
+    words = list(words)
+    as_json = False
+    while words and words[0] == "--json":
+        as_json = True
+        del words[0]
+    if words[:1] == ["--"]:
+        del words[0]
+    elif words and words[0].startswith("-"):
+        render.warn(
+            _("handwash: cost does not know the option {option}. Try: handwash cost --help").format(
+                option=repr(words[0])
+            )
+        )
+        return Exit.USAGE
+    elif words and os.path.isfile(words[0]) and ("/" in words[0] or run.find(words[0]) is None):
+        # A batch script, with its arguments.
+        as_json = as_json or "--json" in words[1:]
+        words = ["sbatch", "--", os.path.abspath(words[0])]
+    elif len(words) == 1 and ("/" in words[0] or "." in words[0][1:]) and not weigh.is_code(words[0]):
+        render.warn(_("handwash: there is no file {path}.").format(path=repr(words[0])))
+        return Exit.USAGE
+    if not words:
+        render.warn(_("handwash: cost needs a command or a script: handwash cost -- COMMAND…"))
+        return Exit.USAGE
+    return cost(settings, words, as_json)
+
+
+def cost(settings: Config, words: list[str], as_json: bool) -> int:
+    """The verdict on a command line."""
+    found = weigh.weigh(words, world.env, _sources(settings.deadline))
+    if as_json:
+        answers.show(_json(found))
+    else:
+        _tell(found)
+    return _CODES[found.verdict]
+
+
+def _json(found: Cost) -> dict[str, Any]:
+    return {
+        "verdict": found.verdict,
+        "gpus": _number(found.gpus),
+        "limit_s": found.limit_s,
+        "max_gpu_hours": _number(found.max_gpu_hours),
+        "why": list(found.why),
+        "unknown": list(found.unknown),
+    }
+
+
+def _number(value: Union[Fraction, None]) -> Union[int, float, None]:
+    if value is None:
+        return None
+    return int(value) if value.denominator == 1 else float(value)
+
+
+def _tell(found: Cost) -> None:
+    colour = {verdict.NO: "green", verdict.YES: "red"}.get(found.verdict, "yellow")
+    render.say(render.style(sentence(found), colour, sys.stdout))
+    for why in found.why:
+        render.say("  " + harmless(why, 600))
+    for why in found.unknown:
+        render.say("  " + _("could not tell: {why}").format(why=harmless(why, 600)))
+    if found.verdict == verdict.YES and found.back == "exit":
+        render.say(_("To give it back before that: exit"))
+    elif found.verdict == verdict.YES and found.back:
+        render.say(_("To give it back before that: scancel JOB, with the number that `squeue --me` shows"))
+
+
+def sentence(found: Cost) -> str:
+    """The verdict in one line."""
+    if found.verdict == verdict.NO:
+        return _("no: it costs no GPU-hours")
+    if found.verdict == verdict.IF_USED:
+        return _("if used here: it occupies a GPU only if it initialises CUDA on this node")
+    if found.verdict == verdict.UNKNOWN:
+        return _("could not tell whether it costs GPU-hours")
+    what = " + ".join(_what(part) for part in found.costing)
+    hours = found.max_gpu_hours
+    if hours is not None:
+        return _("yes: at most {hours} GPU-hours ({what})").format(hours=count.number(hours), what=what)
+    if any(part.high is None or not part.limit_known for part in found.costing):
+        return _("yes: it costs GPU-hours, how many could not be told ({what})").format(what=what)
+    return _("yes: GPU-hours without a limit, for as long as it runs ({what})").format(what=what)
+
+
+def _what(part: Part) -> str:
+    """`10 × 2 GPUs × 8:00:00`."""
+    if part.high is None:
+        gpus = _("GPUs unknown")
+    else:
+        many = ngettext("{count} GPU", "{count} GPUs", 1 if part.high == 1 else 2)
+        gpus = many.format(count=count.number(part.high))
+    if part.limit_s is not None:
+        gpus += f" × {count.clock(part.limit_s)}"
+    return f"{part.copies} × {gpus}" if part.copies != 1 else gpus
+
+
+def _sources(deadline: float) -> Sources:
+    """What a verdict may ask of this node and of Slurm: each thing once, under the deadline (seconds)."""
+    asked: dict[str, Partitions] = {}
+    queue: list[Jobs] = []
+    seen: list[Survey] = []
+
+    def partitions(cluster: str) -> Partitions:
+        if cluster not in asked:
+            asked[cluster] = _partitions(cluster, deadline)
+        return asked[cluster]
+
+    def jobs() -> Jobs:
+        if not queue:
+            queue.append(_jobs(deadline))
+        return queue[0]
+
+    def here() -> Here:
+        if not seen:
+            # The queue tells of the job that this shell is in: where there is none, it is not asked.
+            inside = any(world.env.get(name) for name in _JOB) or procfs.slurm_cgroup("self")[0] is not None
+            seen.append(survey.take(deadline, only=("node", "gpus", *(("jobs",) if inside else ()))))
+        return Here(seen[0].node, seen[0].gpus, seen[0].jobs, seen[0].gpus_in_part)
+
+    def file(read: Callable[[], str]) -> Union[str, Unknown]:
+        # A file server that hangs must not hold the answer up.
+        return run.looks({"file": read}, deadline)["file"]  # type: ignore[no-any-return]
+
+    return Sources(
+        partitions,
+        jobs,
+        here,
+        lambda path: file(lambda: _text(path, _TEXT_CAP)),
+        lambda word, folder: file(lambda: _script(word, folder)),
+    )
+
+
+def _jobs(deadline: float) -> Jobs:
+    from handwash.schedulers import slurm
+
+    try:
+        return slurm.parse_squeue(run.run(slurm.squeue_argv(world.uid()), deadline))
+    except run.CouldNotTell as reason:
+        return Unknown(str(reason))
+    except OSError as error:
+        return Unknown(_("squeue could not be asked: {said}.").format(said=error.strerror))
+
+
+def _partitions(cluster: str, deadline: float) -> Partitions:
+    from handwash.schedulers import slurm_limits
+
+    argv = slurm_limits.limits_argv(cluster)
+    if run.find(argv[0]) is None:
+        return Unknown(_("sinfo is not on the PATH, so the partition could not be asked."))
+    try:
+        return slurm_limits.parse_limits(run.run(argv, deadline))
+    except run.CouldNotTell as reason:
+        return Unknown(str(reason))
+    except OSError as error:
+        return Unknown(_("The partitions could not be told: {said}").format(said=error.strerror))
+
+
+def _script(word: str, folder: str) -> str:
+    """A batch script as sbatch finds it: in the folder of --chdir, along the PATH, in this folder (opt.c, 22.05)."""
+    for place in () if word.startswith(".") else (folder or ".", *world.env.get("PATH", "").split(":")):
+        path = os.path.join(place, word)
+        if os.path.exists(path):
+            return _text(path, SIZE_CAP)
+    return _text(word, SIZE_CAP)
+
+
+def _text(path: str, cap: int) -> str:
+    """The text of a file, which may hold any bytes; nothing but a regular file is opened. Raises CouldNotTell."""
+    try:
+        if not os.path.isfile(path):
+            raise run.CouldNotTell(_("{path} is no file that can be read.").format(path=path))
+        with open(path, "rb") as file:
+            content = file.read(cap + 1)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise run.CouldNotTell(_("{path} cannot be read: {error}.").format(path=path, error=said)) from error
+    if len(content) > cap:
+        raise run.CouldNotTell(_("{path} is too large to be read here.").format(path=path))
+    return content.decode("utf-8", "surrogateescape")

@@ -1,0 +1,236 @@
+"""`handwash usage`: GPU-hours of running and recent jobs, from the scheduler's own records."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from handwash import answers, render, run, siteinfo, world
+from handwash import since as words
+from handwash import usage as sums
+from handwash.config import Config
+from handwash.exits import Exit
+from handwash.messages import _, ngettext
+from handwash.model import Unknown
+from handwash.render import harmless
+from handwash.schedulers import slurm, slurm_accounting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Union
+
+    Runs = Union[tuple[sums.Run, ...], Unknown]
+
+# A busy database takes far longer than a check at login may: this many of its deadlines, half a minute by default.
+_PATIENCE = 10
+# A month of somebody who submits arrays of thousands; a job takes some 300 bytes.
+_OUTPUT_CAP = 64 * 1024 * 1024
+# A screenful; --json has them all.
+_SHOWN_JOBS = 20
+
+
+def usage(settings: Config, as_json: bool, since: float | None) -> int:
+    """What jobs have cost since a time (seconds since the epoch; None: the first of this month). 0 told, 3 only in part."""
+    until = world.now()
+    begin = words.parse(words.THIS_MONTH, until) if since is None else since
+    found = sums.usage(begin, until, *_ask(settings, begin, until))
+    if as_json:
+        answers.show(_json(found))
+    else:
+        _tell(found, by_default=since is None)
+    return Exit.UNKNOWN if found.doubts else Exit.CLEAN
+
+
+def _ask(settings: Config, begin: float, until: float) -> tuple[Runs, Runs]:
+    """What the accounting and the queue say, asked side by side, each once."""
+    if run.find("sacct") is None and run.find("squeue") is None and siteinfo.config_file() is None:
+        nothing = Unknown(_("Neither sacct nor squeue is here: there is no scheduler whose records could be read."))
+        return nothing, nothing
+    uid = world.uid()
+    delimiter = f"\x1f{os.urandom(6).hex()}\x1f"
+    deadline = settings.deadline * _PATIENCE
+    sacct = slurm_accounting.sacct_argv(uid, begin, delimiter)
+    squeue = slurm_accounting.queue_argv(uid)
+    said = run.looks(
+        {"sacct": lambda: _answer(sacct, deadline), "squeue": lambda: _answer(squeue, settings.deadline)}, deadline
+    )
+    accounting = _read(said["sacct"], lambda result: slurm_accounting.parse_sacct(result, delimiter))
+    if not isinstance(accounting, Unknown) and accounting and all(one.gpus == 0 for one in accounting):
+        accounting = _unless_unrecorded(accounting, settings.deadline)
+    return accounting, _read(said["squeue"], lambda result: slurm_accounting.parse_queue(result, until))
+
+
+def _answer(argv: list[str], timeout: float) -> tuple[Any, ...]:
+    if run.find(argv[0]) is None:
+        raise run.CouldNotTell(_("{program} is not on the PATH. Try `module load slurm`.").format(program=argv[0]))
+    env = run.clean_environment(slurm_accounting.ENVIRONMENT)
+    result = run.run(argv, timeout, env, cap=_OUTPUT_CAP)
+    return result.code, result.out, result.err, result.timed_out, result.capped
+
+
+def _read(said: Any, reader: Callable[[run.Result], tuple[sums.Run, ...]]) -> Runs:
+    if isinstance(said, Unknown):
+        return said
+    try:
+        return reader(run.Result(*said))
+    except run.CouldNotTell as reason:
+        return Unknown(str(reason))
+
+
+def _unless_unrecorded(accounting: tuple[sums.Run, ...], timeout: float) -> Runs:
+    """No job with a GPU on record: either there was none, or this site does not put GPUs on record."""
+    try:
+        recorded = slurm_accounting.parse_recorded(run.run(slurm.scontrol_config_argv(), timeout))
+    except OSError:
+        recorded = None
+    if recorded:
+        return accounting
+    if recorded is None:
+        return Unknown(_("The accounting has no job with a GPU, and whether it records GPUs at all could not be told."))
+    return Unknown(_("This site's accounting does not record GPUs (AccountingStorageTRES is without gres/gpu)."))
+
+
+def _tell(found: sums.Usage, by_default: bool) -> None:
+    begin = _clock(found.since)
+    if by_default:
+        line = _("Since {time}, the first of this month. To count from another time: handwash usage --since 7d")
+    else:
+        line = _("Since {time}:")
+    render.say(line.format(time=begin))
+    with_gpus = [one for one in found.counted if one.run.gpus != 0]
+    _jobs(with_gpus)
+    if with_gpus and len(found.months) > 1:
+        rows = [
+            (time.strftime("%Y-%m", time.localtime(one.begin)), _hours(one.gpu_hours, one.exact))
+            for one in found.months
+        ]
+        render.table([_("month"), _("GPU-hours")], rows, numeric="1")
+    without = len(found.counted) - len(with_gpus)
+    if without:
+        sentence = ngettext(
+            "{count} job without a GPU is not listed.", "{count} jobs without a GPU are not listed.", without
+        )
+        render.say(sentence.format(count=without))
+    earlier = sum(1 for one in with_gpus if one.run.started < found.since)
+    if earlier:
+        sentence = ngettext(
+            "{count} job began before {time}: only its hours since then count.",
+            "{count} jobs began before {time}: only their hours since then count.",
+            earlier,
+        )
+        render.say(sentence.format(count=earlier, time=begin))
+    for why in found.doubts:
+        render.say(_("could not tell: {why}").format(why=harmless(why, 500)))
+    _total(found)
+
+
+def _jobs(counted: list[sums.Counted]) -> None:
+    """The table: a line for each run of a job that has or may have GPUs."""
+    if not counted:
+        return
+    headings = [_("job"), _("state"), _("GPUs"), _("time"), _("GPU-hours"), _("started"), _("name")]
+    shown = counted[:_SHOWN_JOBS]
+    render.table(headings, [_row(one) for one in shown], numeric="234")
+    rest = counted[_SHOWN_JOBS:]
+    if rest:
+        sentence = ngettext(
+            "and {count} more job of {hours} GPU-hours; all of them: handwash usage --json",
+            "and {count} more jobs of {hours} GPU-hours together; all of them: handwash usage --json",
+            len(rest),
+        )
+        render.say(sentence.format(count=len(rest), hours=_hours(sum(one.gpu_hours or 0.0 for one in rest), True)))
+
+
+def _row(one: sums.Counted) -> tuple[str, ...]:
+    known = one.run
+    return (
+        known.id,
+        known.state,
+        "-" if known.gpus is None else str(known.gpus),
+        "-" if known.lost else render.duration(one.seconds),
+        "-" if one.gpu_hours is None else _hours(one.gpu_hours, one.exact),
+        _clock(known.started),
+        harmless(known.name, 40),
+    )
+
+
+def _total(found: sums.Usage) -> None:
+    """The last lines: the sum, by whom, and what each further hour costs."""
+    if found.gpu_hours is None:
+        return
+    if found.source == "sacct":
+        whole, part = (
+            _("Total: {hours} GPU-hours, by Slurm's accounting."),
+            _("At least {hours} GPU-hours, by Slurm's accounting."),
+        )
+    else:
+        whole = part = _(
+            "At least {hours} GPU-hours, by what the queue still shows: jobs that run, or ended minutes ago."
+        )
+    line = part if found.doubts else whole
+    render.say(render.style(line.format(hours=_hours(found.gpu_hours, True)), "bold", sys.stdout))
+    if found.running:
+        sentence = ngettext(
+            "{count} of the jobs runs now; GPU-hours for each further hour: {gpus}",
+            "{count} of the jobs run now; GPU-hours for each further hour: {gpus}",
+            len(found.running),
+        )
+        render.say(sentence.format(count=len(found.running), gpus=found.gpus_now))
+
+
+def _hours(hours: float, exact: bool) -> str:
+    """Two digits behind the point, more where nothing else would be left; `≥` where there may be more."""
+    digits = 2 if hours >= 0.1 or not hours else 4
+    return ("" if exact else "≥ ") + f"{hours:.{digits}f}"
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def _json(found: sums.Usage) -> dict[str, Any]:
+    return {
+        "since": words.iso(found.since),
+        "until": words.iso(found.until),
+        "known": not found.doubts,
+        "why": "; ".join(found.doubts) or None,
+        "source": found.source,
+        "gpu_hours": _round(found.gpu_hours),
+        "gpus_now": None if found.source is None else found.gpus_now,
+        "months": [
+            {
+                "month": time.strftime("%Y-%m", time.localtime(one.begin)),
+                "gpu_hours": _round(one.gpu_hours),
+                "exact": one.exact,
+            }
+            for one in found.months
+        ],
+        "items": [_item(one) for one in found.counted],
+    }
+
+
+def _item(one: sums.Counted) -> dict[str, Any]:
+    known = one.run
+    return {
+        "id": known.id,
+        "state": known.state,
+        "name": known.name,
+        "partition": known.partition,
+        "nodes": list(known.nodes),
+        "gpus": known.gpus,
+        "started": words.iso(known.started),
+        "ended": None if known.ended is None else words.iso(known.ended),
+        "running": known.running,
+        "elapsed_s": known.elapsed_s,
+        "suspended_s": known.suspended_s,
+        "counted_s": round(one.seconds),
+        "exact": one.exact and not known.lost,
+        "gpu_hours": _round(one.gpu_hours),
+        "source": known.by,
+    }
+
+
+def _round(hours: float | None) -> float | None:
+    return None if hours is None else round(hours, 4)

@@ -1,0 +1,205 @@
+"""srun, salloc and sbatch: the job that a command line makes, or the step in one that is there. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from handwash.cost import count, here, request, script
+from handwash.cost.amounts import Unreadable, array
+from handwash.cost.options import PLUG_INS, SALLOC, SALLOC_VARIABLES, SBATCH, SBATCH_VARIABLES, SRUN_VARIABLES
+from handwash.cost.request import Options
+from handwash.cost.shellcode import DYNAMIC
+from handwash.cost.verdict import NO, UNKNOWN, YES, Cost, of_parts
+from handwash.frozen import frozen, replace
+from handwash.messages import _
+from handwash.model import Unknown
+from handwash.srun import arguments
+from handwash.srun.options import OPTIONS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from handwash.cost.sources import Sources
+    from handwash.srun.arguments import CommandLine, Option, Table
+
+_TABLES: dict[str, tuple[Table, Sequence[tuple[str, str]]]] = {
+    "srun": (OPTIONS, SRUN_VARIABLES),
+    "salloc": (SALLOC, SALLOC_VARIABLES),
+    "sbatch": (SBATCH, SBATCH_VARIABLES),
+}
+_TELLS = ("help", "usage", "version")
+_SUBMITS = re.compile(r"^[^#\n]*(?<![\w./-])(sbatch|salloc)\s", re.MULTILINE)
+
+
+@frozen
+class Found:
+    """`commands`: what runs inside the job."""
+
+    cost: Cost
+    commands: tuple[tuple[str, ...], ...] = ()
+
+
+def of(
+    command: str, words: Sequence[str], env: Mapping[str, str], sources: Sources, *, inside: bool, moved: bool
+) -> Found:
+    """The verdict on `command` (srun, salloc, sbatch) with these words. Raises `Unreadable`.
+
+    `inside`: in a job that is judged already. `moved`: in another folder than this one.
+    """
+    table, _variables = _TABLES[command]
+    line = arguments.parse(words, lambda name: PLUG_INS.get(name, "unknown"), table=table)
+    if line.has(*_TELLS) or _lists_resources(line):
+        return Found(Cost(NO, (_("{program} prints its help and makes no job.").format(program=command),)))
+    # A component that stands behind the command's own words is the command's (sbatch leaves out every colon).
+    used = next((place for place, one in enumerate(line.components) if one.command), len(line.components) - 1)
+    components = line.components[: used + 1] if command == "sbatch" else line.components
+    if line.doubtful:
+        raise Unreadable(_("The option {option} is not known here.").format(option=line.doubtful))
+    if any(DYNAMIC in word for one in components for word in (*one.words, *one.command[:1])):
+        raise Unreadable(_("An option is in a variable."))
+    if line.has("test-only"):
+        return Found(Cost(NO, (_("--test-only asks when it would start, and makes no job."),)))
+    commands = tuple(one.command for one in line.components if one.command) if command != "sbatch" else ()
+    if command == "srun":
+        step = _step(line, env, sources, inside)
+        if step is not None:
+            return Found(step, commands)
+    given = [one.options for one in components]
+    if command == "sbatch":
+        return Found(_batch(line, given, env, sources, moved))
+    back = "exit" if line.has("pty") or (command == "salloc" and not line.has("no-shell")) else "scancel"
+    return Found(_new_job(command, [()] * len(given), given, env, sources, [], [], back), commands)
+
+
+def _lists_resources(line: CommandLine) -> bool:
+    return any((line.get(name) or "").lower() in ("help", "list") for name in ("gres", "gpus"))
+
+
+def _step(line: CommandLine, env: Mapping[str, str], sources: Sources, inside: bool) -> Cost | None:
+    """The verdict on a step; None where srun would make a job of its own (srun(1), --jobid and SLURM_JOB_ID)."""
+    if line.has("no-allocate"):
+        return Cost(NO, (_("--no-allocate makes no job; only the administrator may use it."),))
+    job = line.get("jobid") or env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID")
+    if not job:
+        return None
+    if inside:
+        return Cost(NO, (_("It runs inside the job, which is billed as a whole."),))
+    if DYNAMIC in job:
+        raise Unreadable(_("An option is in a variable."))
+    queue = sources.jobs()
+    step = _("It is a step of job {job} and adds nothing to what that costs.").format(job=job)
+    if isinstance(queue, Unknown):
+        return Cost(NO, (step, here.rate(job, None)), (queue.why,))
+    row = next((one for one in queue if job in (one.number, one.id)), None)
+    if row is None:
+        sentence = _(
+            "Job {job} is not in your queue: srun refuses to start a step of it, and makes no job in its place."
+        )
+        return Cost(NO, (sentence.format(job=job), _("To ask for a job of its own: unset SLURM_JOB_ID")))
+    return Cost(NO, (step, here.rate(job, row)))
+
+
+def _batch(
+    line: CommandLine, given: list[tuple[Option, ...]], env: Mapping[str, str], sources: Sources, moved: bool
+) -> Cost:
+    name = next((one.command[0] for one in line.components if one.command), None)
+    why: list[str] = []
+    unknown: list[str] = []
+    written: list[tuple[Option, ...]] = [()]
+    submits = False
+    if line.has("wrap"):
+        if name is not None:
+            raise Unreadable(_("--wrap and a script do not go together."))
+        submits = bool(_SUBMITS.search(line.get("wrap") or ""))
+    elif name is None:
+        if not line.has("external"):
+            return Cost(UNKNOWN, unknown=(_("sbatch reads the script from standard input, which is not read here."),))
+    else:
+        text: str | Unknown = (
+            Unknown(_("The folder in which {path} is looked for is not this one.").format(path=name))
+            if moved and not name.startswith("/")
+            else sources.script(name, line.get("chdir") or "")
+        )
+        if isinstance(text, Unknown):
+            return Cost(UNKNOWN, unknown=(text.why,))
+        found = script.directives(text)
+        written = [_script_options(words) for words in found.components]
+        if not any(found.components):
+            why.append(_("There is no #SBATCH line in {path}.").format(path=name))
+        ignores = line.has("ignore-pbs") or env.get("SBATCH_IGNORE_PBS", "0") != "0"
+        if found.foreign and not ignores and not any(one.name == "ignore-pbs" for part in written for one in part):
+            sentence = _("sbatch also reads the lines of another scheduler in it, which are not read here: {line}")
+            return Cost(UNKNOWN, unknown=(sentence.format(line=found.foreign[:80]),))
+        submits = bool(_SUBMITS.search(text))
+    if submits:
+        unknown.append(_("The script itself submits jobs: what they cost is not counted here."))
+    # Where the script has more components than the command line, the last one's options hold for the rest too.
+    total = max(len(written), len(given))
+    written += [()] * (total - len(written))
+    given = given + [given[-1]] * (total - len(given))
+    cost = _new_job("sbatch", written, given, env, sources, why, unknown, "scancel")
+    # Those jobs may ask for GPUs all the same.
+    return replace(cost, verdict=UNKNOWN) if submits and cost.verdict == NO else cost
+
+
+def _script_options(words: Sequence[str]) -> tuple[Option, ...]:
+    component, end, doubtful = arguments.parse_component(
+        words, 0, lambda name: PLUG_INS.get(name, "unknown"), lambda: None, SBATCH
+    )
+    if doubtful:
+        raise Unreadable(_("The option {option} is not known here.").format(option=doubtful))
+    if component.command or end < len(words):
+        wrong = component.command[0] if component.command else words[end]
+        raise Unreadable(_("{word} in an #SBATCH line is no option.").format(word=wrong))
+    return component.options
+
+
+def _new_job(
+    command: str,
+    written: list[tuple[Option, ...]],
+    given: list[tuple[Option, ...]],
+    env: Mapping[str, str],
+    sources: Sources,
+    why: list[str],
+    unknown: list[str],
+    back: str,
+) -> Cost:
+    """The verdict on a job of these components: options in the script, then those of the environment, then those given."""
+    table, variables = _TABLES[command]
+    parts = []
+    for first, last in zip(written, given):
+        options = Options()
+        options.add(first)
+        options.add_variables(variables, env, table)
+        options.add(last)
+        if any(DYNAMIC in value for value in options.values.values()):
+            raise Unreadable(_("An option is in a variable."))
+        asked = request.request(options, command)
+        complaint = request.unclear_cluster(asked)
+        part, reasons, missing = count.part(
+            asked, Unknown(complaint) if complaint else sources.partitions(asked.cluster)
+        )
+        indices = options.get("array")
+        if command == "sbatch" and indices is not None:
+            tasks, at_once = array(indices)
+            part = replace(part, copies=tasks)
+            reasons.append(_array_sentence(tasks, at_once))
+        parts.append(part)
+        why += reasons
+        unknown += missing
+    cost = of_parts(tuple(parts), why, unknown, back)
+    if cost.verdict == YES:
+        billed = _("GPUs are billed from the job's start to its end, whether they are used or not.")
+        queued = _("As long as it waits in the queue it costs nothing.")
+        cost = replace(cost, why=(*cost.why, billed, queued))
+    return cost
+
+
+def _array_sentence(tasks: int, at_once: int | None) -> str:
+    if at_once is None or at_once >= tasks:
+        return _("The array has {tasks} tasks, each with GPUs and a time limit of its own.").format(tasks=tasks)
+    sentence = _(
+        "The array has {tasks} tasks, each with GPUs and a time limit of its own; at most {count} run at a time."
+    )
+    return sentence.format(tasks=tasks, count=at_once)

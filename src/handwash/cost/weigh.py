@@ -1,0 +1,288 @@
+"""From the words of a command to the verdict on it. Pure: what has to be looked at is asked of `Sources`, and only then."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from handwash.cost import here, jobs, verdict
+from handwash.cost.amounts import Unreadable
+from handwash.cost.programs import ELSEWHERE, HARMLESS, PREFIXES, SCONTROL_ASKS, SHELLS, STARTERS, Prefix
+from handwash.cost.shellcode import DYNAMIC, Compound, commands
+from handwash.cost.sources import Sources
+from handwash.cost.verdict import NO, UNKNOWN, YES, Cost, together
+from handwash.frozen import frozen, replace
+from handwash.messages import _
+from handwash.model import Unknown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_STARTER_WORD = re.compile(r"(?<![\w.-])(safe-srun|srun|salloc|sbatch)(?![\w.-])")
+# Inside a job srun makes steps, these two make jobs.
+_JOB_WORD = re.compile(r"(?<![\w.-])(salloc|sbatch)(?![\w.-])")
+_OTHER_SHELLS = frozenset(("csh", "tcsh", "fish", "pwsh", "xonsh", "nu", "elvish"))
+# Code that runs code that runs code: enough of it, and an end where a script runs itself.
+_DEEPEST = 8
+_MOST_COMMANDS = 2000
+# The job that a command is about to be inside of, in the place of its number.
+_NEW_JOB = "new"
+_SCHEDULERS_VARIABLES = ("SLURM", "SBATCH_", "SALLOC_", "CUDA_VISIBLE_DEVICES")
+
+
+@frozen
+class Place:
+    """Where a command is met. `env`: its environment; `inside`: in a job that is judged already, so that only new jobs count.
+
+    `moved`: the working directory is no longer the one here. `code`: it stands in shell code, with others around it.
+    `seen`: a mark for each command that has been judged so far.
+    """
+
+    env: Mapping[str, str]
+    seen: list[None]
+    inside: bool = False
+    moved: bool = False
+    code: bool = False
+    depth: int = 0
+
+
+def weigh(words: Sequence[str], env: Mapping[str, str], sources: Sources) -> Cost:
+    """The verdict on a command line, as it would be typed in this shell with this environment.
+
+    A single word with blanks or operators in it is a line in quotes: shell code.
+    """
+    place = Place(env, [])
+    if len(words) == 1 and is_code(words[0]):
+        return _code(words[0], place, sources)
+    return _weigh(list(words), place, sources)
+
+
+def is_code(word: str) -> bool:
+    """Whether a word is more than the name of a program."""
+    return bool(re.search(r"[\s;|&]", word))
+
+
+def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
+    while words and (found := _ASSIGNMENT.fullmatch(words[0])):
+        place = replace(place, env={**place.env, found[1]: found[2]})
+        del words[0]
+    if not words:
+        return Cost(NO, (_("There is no command in it."),))
+    place.seen.append(None)
+    if place.depth > _DEEPEST or len(place.seen) > _MOST_COMMANDS:
+        return _cannot_judge(words[0])
+    if DYNAMIC in words[0]:
+        return Cost(UNKNOWN, unknown=(_("The name of the command is in a variable."),))
+    name = os.path.basename(words[0])
+    deeper = replace(place, depth=place.depth + 1)
+    if name == "safe-srun" and words[1:2] == ["--local"]:
+        return _weigh(words[3:] if words[2:3] == ["--"] else words[2:], deeper, sources)
+    if name in STARTERS:
+        return _starter(STARTERS[name], name, words[1:], deeper, sources)
+    if name == "env":
+        return _env(words[1:], deeper, sources)
+    if name in PREFIXES:
+        return _behind(name, PREFIXES[name], words[1:], deeper, sources)
+    if name in SHELLS:
+        return _shell(name, words[1:], deeper, sources)
+    if name == "eval":
+        return _code(" ".join(words[1:]), deeper, sources)
+    if name in (".", "source") and len(words) > 1:
+        return _file(words[1], deeper, sources)
+    if name == "scontrol":
+        return _scontrol(words[1:])
+    if name in ELSEWHERE or (name in _OTHER_SHELLS and len(words) > 1):
+        sentence = _("What {program} starts, where and how often, is not read here.")
+        return Cost(UNKNOWN, unknown=(sentence.format(program=name),))
+    if name in HARMLESS:
+        return Cost(NO, (_(HARMLESS[name]).format(program=name),))
+    return _program(name, words, deeper, sources)
+
+
+def _cannot_judge(what: str) -> Cost:
+    sentence = _("{what}: this shell code is more than a list of commands, and cannot be judged as a whole.")
+    return Cost(UNKNOWN, unknown=(sentence.format(what=what.replace(DYNAMIC, "$…")[:60]),))
+
+
+def _starter(command: str, name: str, words: list[str], place: Place, sources: Sources) -> Cost:
+    """srun, salloc, sbatch; and what the command behind their options makes besides."""
+    try:
+        found = jobs.of(command, words, place.env, sources, inside=place.inside, moved=place.moved)
+    except Unreadable as reason:
+        sentence = _("{program} would refuse it, or reads it in another way: {reason}")
+        return Cost(UNKNOWN, unknown=(sentence.format(program=name, reason=reason),))
+    costs = [found.cost]
+    inside = replace(place, inside=True, env={**place.env, "SLURM_JOB_ID": _NEW_JOB})
+    for inner in found.commands:
+        cost = _weigh(list(inner), inside, sources)
+        # A step's own program costs nothing more; only a job that it makes does, or may make by its words.
+        if cost.verdict == YES or (cost.verdict == UNKNOWN and _JOB_WORD.search(" ".join(inner))):
+            costs.append(cost)
+    return costs[0] if len(costs) == 1 else together(costs)
+
+
+def _env(words: list[str], place: Place, sources: Sources) -> Cost:
+    """env(1): the environment changed, then the command."""
+    env = dict(place.env)
+    while words:
+        word = words.pop(0)
+        if word in ("-i", "-", "--ignore-environment"):
+            env = {}
+        elif word in ("-u", "--unset") and words:
+            env.pop(words.pop(0), None)
+        elif word.startswith("--unset=") or (word.startswith("-u") and not word.startswith("--")):
+            env.pop(word[8:] if word.startswith("--") else word[2:], None)
+        elif word in ("-C", "--chdir") and words:
+            place = replace(place, moved=True)
+            del words[0]
+        elif word.startswith("--chdir="):
+            place = replace(place, moved=True)
+        elif word.startswith(("-S", "--split-string")):
+            return _cannot_judge("env " + word)
+        elif word == "--":
+            break
+        elif not word.startswith("-"):
+            words.insert(0, word)
+            break
+    if not words:
+        return Cost(NO, (_(HARMLESS["printenv"]).format(program="env"),))
+    return _weigh(words, replace(place, env=env), sources)
+
+
+def _behind(name: str, prefix: Prefix, words: list[str], place: Place, sources: Sources) -> Cost:
+    """The command behind a prefix such as nohup or timeout."""
+    words = list(words)
+    while words and words[0].startswith("-") and words[0] != "-":
+        word = words.pop(0)
+        if word == "--":
+            break
+        if name == "command" and set(word[1:]) & {"v", "V"}:
+            words = []
+        elif name == "sudo" and (word == "--preserve-env" or ("E" in word[1:] and not word.startswith("--"))):
+            sources = replace(sources, keeps_environment=True)
+        if word.startswith("--"):
+            if word[2:] in prefix.long and words:
+                del words[0]
+        elif word[-1] in prefix.short and not set(word[1:-1]) & set(prefix.short) and words:
+            del words[0]
+    del words[: prefix.words]
+    if name == "sudo" and not sources.keeps_environment:
+        kept = {key: value for key, value in place.env.items() if not key.startswith(_SCHEDULERS_VARIABLES)}
+        place = replace(place, env=kept)
+    if not words:
+        return Cost(NO, (_(HARMLESS["printenv"]).format(program=name),))
+    if name == "watch":
+        cost = _code(" ".join(words), place, sources)
+        return cost if cost.verdict != YES else Cost(UNKNOWN, unknown=(_("watch starts it again and again."),))
+    return _weigh(words, place, sources)
+
+
+def _shell(name: str, words: list[str], place: Place, sources: Sources) -> Cost:
+    """A shell: its code, its script, or itself."""
+    code = False
+    words = list(words)
+    while words and words[0][:1] in ("-", "+") and len(words[0]) > 1:
+        word = words.pop(0)
+        if word == "--":
+            break
+        if word.startswith("--"):
+            if word in ("--rcfile", "--init-file") and words:
+                del words[0]
+            continue
+        code = code or "c" in word
+        # `-o pipefail`, `-O extglob`, also bundled.
+        if word[-1] in "oO" and words:
+            del words[0]
+    if code:
+        return _code(words[0], place, sources) if words else Cost(NO, (_("There is no command in it."),))
+    if words:
+        return _file(words[0], place, sources)
+    if place.code:
+        return _cannot_judge(name)
+    sentence = _("A shell by itself uses no GPU; what you type in it may: ask for that.")
+    cost = _at_this_place(name, place, sources)
+    return cost if cost.verdict == NO else Cost(NO, (sentence,))
+
+
+def _file(path: str, place: Place, sources: Sources) -> Cost:
+    """A file of shell code."""
+    if DYNAMIC in path or (place.moved and not os.path.isabs(path)):
+        return _cannot_judge(path)
+    text = sources.text(path)
+    if isinstance(text, Unknown):
+        return Cost(UNKNOWN, unknown=(text.why,))
+    cost = _code(text, place, sources, path)
+    if re.search(r"^#SBATCH", text, re.MULTILINE):
+        sentence = _(
+            "Only sbatch reads the #SBATCH lines of {path}: run like this they are comments, and it runs here."
+        )
+        cost = replace(cost, why=(sentence.format(path=path), *cost.why))
+    return cost
+
+
+def _code(code: str, place: Place, sources: Sources, what: str = "") -> Cost:
+    """Shell code: every command of it may run."""
+    try:
+        lists = commands(code)
+    except Compound:
+        return _cannot_judge(what or code.strip().splitlines()[0])
+    place = replace(place, code=True)
+    costs = []
+    for words in lists:
+        costs.append(_weigh(list(words), place, sources))
+        place = _after(words, place)
+    return together(costs) if costs else Cost(NO, (_("There is no command in it."),))
+
+
+def _after(words: list[str], place: Place) -> Place:
+    """What a command of the shell's own changes for those that follow."""
+    env = dict(place.env)
+    if words[0] in ("cd", "pushd", "popd"):
+        return replace(place, moved=True)
+    if words[0] == "unset":
+        for name in words[1:]:
+            env.pop(name, None)
+    elif words[0] == "export" or all(_ASSIGNMENT.fullmatch(word) for word in words):
+        for word in words:
+            found = _ASSIGNMENT.fullmatch(word)
+            if found and (words[0] == "export" or found[1] in env):
+                env[found[1]] = found[2]
+    return replace(place, env=env)
+
+
+def _scontrol(words: list[str]) -> Cost:
+    """Asking is free; what changes a job can let it start, or run longer."""
+    verb = next((word for word in words if not word.startswith("-")), "help").replace(DYNAMIC, "$…")
+    asks = verb.lower() in SCONTROL_ASKS or any(one.startswith(verb.lower()) for one in ("show", "ping", "version"))
+    if asks:
+        return Cost(NO, (_(HARMLESS["squeue"]).format(program="scontrol"),))
+    sentence = _(
+        "scontrol {verb} changes the scheduler's state: a job that it lets start or run on costs what it asked for."
+    )
+    return Cost(UNKNOWN, unknown=(sentence.format(verb=verb),))
+
+
+def _program(name: str, words: list[str], place: Place, sources: Sources) -> Cost:
+    """Any other program: it may start jobs by its words, it may be shell code; else the node decides."""
+    starter = _STARTER_WORD.search(" ".join(words))
+    if starter:
+        sentence = _("{program} may run {starter}, which stands in its words; what it makes of it is not read here.")
+        return Cost(UNKNOWN, unknown=(sentence.format(program=name, starter=starter[1]),))
+    if "/" in words[0] and not (place.moved and not os.path.isabs(words[0])):
+        text = sources.text(words[0])
+        if not isinstance(text, Unknown) and text.startswith("#!"):
+            first = text.partition("\n")[0][2:].split()
+            shell = os.path.basename(
+                first[-1] if first and os.path.basename(first[0]) == "env" else first[0] if first else ""
+            )
+            if shell in SHELLS:
+                return _file(words[0], place, sources)
+    return _at_this_place(name, place, sources)
+
+
+def _at_this_place(name: str, place: Place, sources: Sources) -> Cost:
+    if place.inside:
+        return Cost(verdict.NO, (_("It runs inside the job, which is billed as a whole."),))
+    return here.program(name, place.env, sources.here())

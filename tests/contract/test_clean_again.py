@@ -1,0 +1,131 @@
+"""What is started anew while `clean` ends it: its agent is named, the rounds are bounded, no second look is no all-clear."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.contract.test_front_door import HANDWASH, MAIN, ROOT, World, lives, until
+from tests.contract.test_front_door import world as world
+from tests.contract.test_sessions import SESSION, record, sleeper
+
+from handwash import giveback
+
+CROWD = ROOT / "tests" / "testbed" / "programs" / "crowd.py"
+# Asked to end, it starts itself anew and ends; the signal stays blocked in between, so that none is lost. Five seconds in all.
+AGAIN = """
+import os, signal, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.write(1, b"ready\\n")
+left = float(sys.argv[1]) - time.time()
+if left > 0 and signal.sigtimedwait([signal.SIGTERM], left):
+    os.posix_spawn(sys.executable, [sys.executable, "-I", "-S", *sys.argv], os.environ)
+"""
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+# Looks after its worker every tenth of a second.
+SLOW = """
+import subprocess, sys, time
+while True:
+    worker = subprocess.Popen(["/bin/sleep", "100"])
+    while worker.poll() is None:
+        time.sleep(0.1)
+    time.sleep(0.1)
+"""
+
+
+@contextmanager
+def agent_with_worker(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    with subprocess.Popen(
+        [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+    ) as agent:
+        try:
+            until(lambda: children(agent.pid))
+            yield agent, children(agent.pid)[0]
+        finally:
+            # Stopped first, so that it starts no worker after the last look at them.
+            os.kill(agent.pid, 19)
+            until(lambda: Path(f"/proc/{agent.pid}/stat").read_text().rpartition(")")[2].split()[0] in "TZ")
+            for pid in children(agent.pid):
+                os.kill(pid, 9)
+            agent.kill()
+
+
+def test_the_agent_of_a_named_worker(world: World) -> None:
+    """It has started another: named with what to type, exit code 1, and not ended unasked; then asked for, it goes."""
+    with agent_with_worker(str(CROWD), "agent") as (agent, worker):
+        code, out, err = world.run("clean", "--yes", str(worker))
+        (new,) = children(agent.pid)
+        assert code == 1 and not lives(worker) and new != worker, out + err
+        assert f"Still there: {new} crowd.py, started anew by {agent.pid} crowd.py." in out
+        assert f"handwash clean {agent.pid}" in out and agent.poll() is None
+        code, answer = world.json("clean", "--yes", str(new))
+        (newer,) = children(agent.pid)
+        assert code == 1 and answer["left"] == [{"pid": newer, "why": "restarted", "agent": agent.pid}]
+        code, answer = world.json("clean", "--yes", str(agent.pid))
+        assert code == 0 and agent.pid in answer["ended"] and newer in answer["ended"] and answer["left"] == []
+
+
+def test_an_agent_that_looks_after_its_workers_at_intervals(world: World) -> None:
+    """It has not noticed yet when the worker is gone; a moment later it has."""
+    with agent_with_worker("-c", SLOW) as (agent, worker):
+        until(lambda: Path(f"/proc/{worker}/comm").read_text() == "sleep\n")
+        code, answer = world.json("clean", "--yes", str(worker))
+        (new,) = children(agent.pid)
+        assert code == 1 and answer["left"] == [{"pid": new, "why": "restarted", "agent": agent.pid}]
+
+
+def test_a_program_that_starts_itself_again_each_time(world: World) -> None:
+    """Ended a bounded number of times, then said, with exit code 1. It ends by itself within five seconds."""
+    script = world.folder / "again.py"
+    script.write_text(AGAIN)
+    until_then = time.time() + 5
+    words = [sys.executable, "-I", "-S", str(script), str(until_then)]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True) as first:
+        assert first.stdout and first.stdout.readline() == b"ready\n"
+        code, answer = world.json("clean", "--yes", str(first.pid))
+        assert code == 1 and len(answer["ended"]) == giveback.ROUNDS and answer["killed"] == [], answer
+        ((pid, why),) = [(one["pid"], one["why"]) for one in answer["left"]]
+        assert why == "restarted" and pid not in answer["ended"]
+        until(lambda: not lives(pid))
+        assert time.time() >= until_then
+
+
+@pytest.mark.parametrize("of_session", [False, True])
+def test_nobody_could_look_again(world: World, of_session: bool) -> None:
+    """It has ended, and whether something has been started in its place could not be told: 3, with the reason."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(MAIN.parents[1])!r})\n"
+        "from handwash import cli, survey\n"
+        "from handwash.frozen import replace\n"
+        "from handwash.model import Unknown\n"
+        "take = survey.take\n"
+        "def later(deadline, only=()):\n"
+        "    again = only == ('processes',)\n"
+        "    seen = take(deadline, only) if only else take(deadline)\n"
+        "    return replace(seen, processes=Unknown('No answer within 3 s.')) if again else seen\n"
+        "survey.take = later\n"
+        "sys.exit(cli.main(sys.argv[1:]))\n"
+    )
+    path = record(world)
+    for words in ([], ["--json"]):
+        with sleeper(HANDWASH_SESSION=SESSION) as victim:
+            which = ["--session", SESSION] if of_session else [str(victim.pid)]
+            done = subprocess.run(
+                [*HANDWASH[:-1], "-c", code, "clean", "--yes", *which, *words],
+                env=world.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
+            )  # fmt: skip
+            assert done.returncode == 3 and victim.wait(10) == -15, done
+            assert "Could not tell whether anything has been started anew: No answer within 3 s." in done.stdout
+    # Of a session nobody may say that nothing is left of it: the next login names it again.
+    assert path.exists()

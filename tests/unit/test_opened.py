@@ -1,0 +1,112 @@
+"""A shell that was opened on a compute node outside of all jobs, as by ssh: beside which jobs, and whether it outlives them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from handwash import opened, world
+from handwash.frozen import replace
+from handwash.model import Job, Node, Site, Survey, Unknown
+from handwash.survey import procfs
+from handwash.teardown import identity
+
+BESIDE = Job("42", "42", "RUNNING", "x", "main", (world.host(),), 1, 5, None, True, "login1.site", 7)
+OUTSIDE = Node("compute", world.host(), None, False, (), controller=False)
+
+
+def beside(jobs: tuple[Job, ...] | Unknown = (BESIDE,), node: Node | Unknown = OUTSIDE, **changes: Any) -> Survey:
+    return Survey(node, jobs, (), (), Site(), **changes)
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The state folder."""
+    monkeypatch.setattr(world, "env", {"XDG_STATE_HOME": str(tmp_path)})
+    return tmp_path / "handwash"
+
+
+@pytest.mark.parametrize(
+    ("seen", "noted"),
+    [
+        (beside(), True),
+        (beside((BESIDE, replace(BESIDE, number="43", nodes=("other",)))), True),
+        (beside(()), False),
+        (beside(Unknown("w")), False),
+        (beside(node=Unknown("w")), False),
+        (beside(node=replace(OUTSIDE, job="42")), False),
+        (beside(node=replace(OUTSIDE, kind="login")), False),
+        (beside((replace(BESIDE, nodes=("other",)),)), False),
+        # Where people submit from here, they are here without a job as well.
+        (beside((replace(BESIDE, alloc_host=""),)), False),
+        (beside((replace(BESIDE, alloc_host=world.host()),)), False),
+        (beside((replace(BESIDE, alloc_host="localhost"),)), True),
+        (beside((replace(BESIDE, alloc_host="localhost"),), replace(OUTSIDE, controller=True)), False),
+        (beside((replace(BESIDE, alloc_host="localhost"),), replace(OUTSIDE, controller=None)), False),
+    ],
+)
+def test_the_jobs_beside_which_a_shell_was_opened(state: Path, seen: Survey, noted: bool) -> None:
+    """Noted for the session's leader alone, and found again from below it."""
+    opened.note(seen)
+    in_chain = os.getsid(0) in [pid for pid, _name in procfs.ancestors(os.getpid())]
+    assert [numbers for _pid, _start, numbers in opened._rows()] == ([["42"]] if noted else [])
+    assert opened.look() == (["42"] if noted and in_chain else [])
+
+
+def test_notes_of_other_shells_stay_as_long_as_these(state: Path) -> None:
+    with subprocess.Popen(["/bin/sleep", "60"]) as living:
+        try:
+            state.mkdir()
+            here, start = identity.boot_id(), identity.start_of(living.pid)
+            lines = [f"{here} {living.pid} {start} 7", f"{here} {living.pid} 1 8", f"another {living.pid} {start} 9"]
+            lines += ["\x1b[31m", "", f"{here} 1 2", f"{here} 1 2 x"]
+            (state / f"opened.{world.host()}").write_text("\n".join(lines))
+            opened.note(beside())
+            assert sorted(numbers for _pid, _start, numbers in opened._rows()) == [["42"], ["7"]]
+        finally:
+            living.kill()
+
+
+def test_a_note_on_a_full_disk(state: Path) -> None:
+    """Costs the note."""
+    state.touch()
+    opened.note(beside())
+    assert opened.look() == []
+
+
+@given(st.binary(max_size=200))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_note_of_an_opened_shell(state: Path, content: bytes) -> None:
+    """Whatever the file holds."""
+    state.mkdir(exist_ok=True)
+    (state / f"opened.{world.host()}").write_bytes(identity.boot_id().encode() + b" " + content)
+    for pid, start_ticks, numbers in opened._rows():
+        assert pid >= 0 and start_ticks >= 0 and all(number.isdigit() for number in numbers)
+    opened.look()
+
+
+@pytest.mark.parametrize(
+    ("changes", "job"),
+    [
+        ({"jobs": ()}, "42"),
+        ({"jobs": (replace(BESIDE, id="43", number="43", nodes=("other",)),)}, "42"),
+        ({}, None),
+        # Requeued: it can come back.
+        ({"jobs": (replace(BESIDE, state="PENDING", nodes=()),)}, None),
+        ({"jobs": (replace(BESIDE, id="43", number="43"),)}, None),
+        ({"jobs": Unknown("w")}, None),
+        ({"jobs": (), "node": Unknown("w")}, None),
+        ({"jobs": (), "node": replace(OUTSIDE, job="7")}, None),
+        ({"jobs": (), "node": replace(OUTSIDE, kind="login")}, None),
+        ({"jobs": (), "opened_beside": ()}, None),
+    ],
+)
+def test_a_shell_that_outlives_the_job_beside_which_it_was_opened(changes: dict, job: str | None) -> None:
+    """Never where one of them, or any other job of the person's, still has a place on this node."""
+    assert opened.over(beside(**{"opened_beside": ("41", "42"), **changes})) == job

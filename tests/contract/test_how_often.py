@@ -76,3 +76,11 @@ def test_the_doctor(counted: World) -> None:
     assert asked(counted, "doctor") == {"squeue": 1, "sinfo": 1, "scontrol": 1}
     counted.script("squeue", f"echo squeue >>{counted.folder}/asked; exit 1")
     assert asked(counted, "doctor") == {"squeue": 1}
+
+
+def test_cost_and_usage(counted: World) -> None:
+    """What a command line costs is asked of the partitions, once, and only where it goes to one; the record is asked once."""
+    asked(counted, "check")
+    assert asked(counted, "cost", "--", "python3", "train.py") == {}
+    assert asked(counted, "cost", "--", "srun", "--gres=gpu:1", "-t", "10", "true") == {"sinfo": 1}
+    assert asked(counted, "usage") == {"squeue": 1, "sacct": 1}

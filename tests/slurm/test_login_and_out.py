@@ -44,7 +44,7 @@ def test_the_full_banner(alice: Person, left: tuple[str, list[Identity]]) -> Non
         assert re.search(r"^  \S+: login node, for editing and submitting", text, re.MULTILINE), text
         assert re.search(rf"^  jobs +{living} RUNNING, 1 GPU, training", text, re.MULTILINE), text
         assert re.search(r"^  GPUs +\S", text, re.MULTILINE), text
-        assert re.search(r"^  processes +\d+ of yours here, 3 left over$", text, re.MULTILINE), text
+        assert re.search(r"^  processes +\d+ of yours here, 3 left over(;|$)", text, re.MULTILINE), text
         found = rows(text, sleepers)
         assert len(found) == 3 and all("sleep 108." in row and job in row and "an ended job" in row for row in found)
         assert all(row.rstrip().endswith("goes on") for row in found), found

@@ -69,9 +69,12 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return env
 
 
-def find(program: str) -> str | None:
-    """The path of a program on PATH, or None. An empty or relative PATH entry is passed over: nobody else's file is run."""
-    for folder in world.env.get("PATH", "").split(":"):
+def find(program: str, search: str | None = None) -> str | None:
+    """The path of a program on PATH, or None. An empty or relative PATH entry is passed over: nobody else's file is run.
+
+    `search`: another value of PATH.
+    """
+    for folder in (world.env.get("PATH", "") if search is None else search).split(":"):
         path = os.path.join(folder, program)
         if os.path.isabs(folder) and os.access(path, os.X_OK) and not os.path.isdir(path):
             return path

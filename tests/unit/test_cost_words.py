@@ -24,17 +24,23 @@ word = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("C
 plain_word = st.text("abcxyz019-_./=", min_size=1, max_size=8).filter(lambda text: text not in ("-", "!"))
 
 
-def sources():
-    """A login node of a cluster that does not answer."""
+PARTITION = slurm_limits.Limits("main", True, None, None, False, (slurm_limits.Group(("g1",), 1, 8),))
+
+
+def sources(**changes):
+    """A login node of a cluster, where every name is a compiled program and there is no file."""
     nothing = Unknown("not asked")
     node = Node("login", "h", None, False, ())
-    return Sources(
-        lambda _cluster: nothing,
-        lambda: (),
-        lambda: Here(node, (), ()),
-        lambda _path: nothing,
-        lambda _word, _folder: nothing,
-    )
+    answers = {
+        "partitions": lambda _cluster: (PARTITION,),
+        "jobs": lambda: (),
+        "here": lambda: Here(node, (), ()),
+        "text": lambda _path: nothing,
+        "script": lambda _word, _folder: nothing,
+        "program": lambda path: "" if path.startswith("/bin/") else None,
+        "find": lambda word, _search: f"/bin/{word}" if word else None,
+    }
+    return Sources(**{**answers, **changes})
 
 
 # Shell code
@@ -188,11 +194,7 @@ def test_several_commands_add_up(lines):
 
 
 def test_a_script_that_runs_itself_comes_to_an_end():
-    looping = Sources(
-        *(getattr(sources(), name) for name in ("partitions", "jobs", "here")),
-        lambda _path: "#!/bin/sh\n" + "./self.sh\n" * 50,
-        lambda _word, _folder: "",
-    )
+    looping = sources(program=lambda _path: "#!/bin/sh\n" + "./self.sh\n" * 50)
     assert weigh(["./self.sh"], {}, looping).verdict == verdict.UNKNOWN
 
 

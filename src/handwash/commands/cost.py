@@ -35,7 +35,9 @@ _CODES = {
     verdict.UNKNOWN: Exit.UNKNOWN,
 }
 _TEXT_CAP = 256 * 1024
-_JOB = ("SLURM_JOB_ID", "SLURM_JOBID")
+# As much of a file shows whether it is text.
+_HEAD = 4096
+_LEAST_S = 0.05
 
 
 def command(settings: Config, words: list[str]) -> int:
@@ -118,7 +120,10 @@ def sentence(found: Cost) -> str:
     what = " + ".join(_what(part) for part in found.costing)
     hours = found.max_gpu_hours
     if hours is not None:
-        return _("yes: at most {hours} GPU-hours ({what})").format(hours=count.number(hours), what=what)
+        most = ngettext(
+            "yes: at most {hours} GPU-hour ({what})", "yes: at most {hours} GPU-hours ({what})", 1 if hours == 1 else 2
+        )
+        return most.format(hours=count.number(hours), what=what)
     if any(part.high is None or not part.limit_known for part in found.costing):
         return _("yes: it costs GPU-hours, how many could not be told ({what})").format(what=what)
     return _("yes: GPU-hours without a limit, for as long as it runs ({what})").format(what=what)
@@ -126,7 +131,10 @@ def sentence(found: Cost) -> str:
 
 def _what(part: Part) -> str:
     """`10 × 2 GPUs × 8:00:00`."""
-    if part.high is None:
+    if part.high is None and part.low >= 1:
+        many = ngettext("at least {count} GPU", "at least {count} GPUs", 1 if part.low == 1 else 2)
+        gpus = many.format(count=count.number(part.low))
+    elif part.high is None:
         gpus = _("GPUs unknown")
     else:
         many = ngettext("{count} GPU", "{count} GPUs", 1 if part.high == 1 else 2)
@@ -137,38 +145,48 @@ def _what(part: Part) -> str:
 
 
 def _sources(deadline: float) -> Sources:
-    """What a verdict may ask of this node and of Slurm: each thing once, under the deadline (seconds)."""
+    """What a verdict may ask of this node and of Slurm: each thing once, and all of them under one deadline (seconds)."""
+    ends_at = world.monotonic() + deadline
     asked: dict[str, Partitions] = {}
     queue: list[Jobs] = []
     seen: list[Survey] = []
+    files: dict[tuple[str, str], Any] = {}
+
+    def left() -> float:
+        # Something always, for what needs no time at all.
+        return max(_LEAST_S, round(ends_at - world.monotonic(), 1))
 
     def partitions(cluster: str) -> Partitions:
         if cluster not in asked:
-            asked[cluster] = _partitions(cluster, deadline)
+            asked[cluster] = _partitions(cluster, left())
         return asked[cluster]
 
     def jobs() -> Jobs:
         if not queue:
-            queue.append(_jobs(deadline))
+            queue.append(_jobs(left()))
         return queue[0]
 
     def here() -> Here:
         if not seen:
             # The queue tells of the job that this shell is in: where there is none, it is not asked.
-            inside = any(world.env.get(name) for name in _JOB) or procfs.slurm_cgroup("self")[0] is not None
-            seen.append(survey.take(deadline, only=("node", "gpus", *(("jobs",) if inside else ()))))
+            inside = bool(world.env.get("SLURM_JOB_ID")) or procfs.slurm_cgroup("self")[0] is not None
+            seen.append(survey.take(left(), only=("node", "gpus", *(("jobs",) if inside else ()))))
         return Here(seen[0].node, seen[0].gpus, seen[0].jobs, seen[0].gpus_in_part)
 
-    def file(read: Callable[[], str]) -> Union[str, Unknown]:
+    def file(kind: str, path: str, read: Callable[[], str | None]) -> Any:
         # A file server that hangs must not hold the answer up.
-        return run.looks({"file": read}, deadline)["file"]  # type: ignore[no-any-return]
+        if (kind, path) not in files:
+            files[kind, path] = run.looks({"file": read}, left())["file"]
+        return files[kind, path]
 
     return Sources(
         partitions,
         jobs,
         here,
-        lambda path: file(lambda: _text(path, _TEXT_CAP)),
-        lambda word, folder: file(lambda: _script(word, folder)),
+        lambda path: file("text", path, lambda: _text(path, _TEXT_CAP)),
+        lambda word, folder: file("script " + folder, word, lambda: _script(word, folder)),
+        lambda path: file("program", path, lambda: _program(path)),
+        run.find,
     )
 
 
@@ -208,14 +226,39 @@ def _script(word: str, folder: str) -> str:
 
 def _text(path: str, cap: int) -> str:
     """The text of a file, which may hold any bytes; nothing but a regular file is opened. Raises CouldNotTell."""
-    try:
-        if not os.path.isfile(path):
-            raise run.CouldNotTell(_("{path} is no file that can be read.").format(path=path))
-        with open(path, "rb") as file:
-            content = file.read(cap + 1)
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or error
-        raise run.CouldNotTell(_("{path} cannot be read: {error}.").format(path=path, error=said)) from error
+    content = _beginning(path, cap + 1)
+    if content is None:
+        raise run.CouldNotTell(_("There is no file {path}.").format(path=path))
     if len(content) > cap:
         raise run.CouldNotTell(_("{path} is too large to be read here.").format(path=path))
     return content.decode("utf-8", "surrogateescape")
+
+
+def _program(path: str) -> str | None:
+    """The beginning of a program's text: "" where it is compiled, None where there is none. Raises CouldNotTell."""
+    if path.startswith("~/"):
+        path = world.env.get("HOME", "~") + path[1:]
+    try:
+        content = _beginning(path, _TEXT_CAP)
+    except run.CouldNotTell:
+        # A script that may not be read cannot be run either; a compiled program can.
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return ""
+        raise
+    if content is None:
+        return None
+    return "" if b"\0" in content[:_HEAD] else content.decode("utf-8", "surrogateescape")
+
+
+def _beginning(path: str, length: int) -> bytes | None:
+    """At most so many bytes of a regular file; None where there is none. Raises CouldNotTell."""
+    try:
+        if not os.path.exists(path):
+            return None
+        if not os.path.isfile(path):
+            raise run.CouldNotTell(_("{path} is no regular file.").format(path=path))
+        with open(path, "rb") as file:
+            return file.read(length)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise run.CouldNotTell(_("{path} cannot be read: {error}.").format(path=path, error=said)) from error

@@ -6,6 +6,8 @@ import re
 
 from handwash.frozen import frozen
 from handwash.messages import _
+from handwash.schedulers.slurm import GPU_NAMES, PART_NAMES
+from handwash.schedulers.slurm_limits import NO_GPUS
 
 # Enough for any count of Slurm's, and short enough for int() and for arithmetic.
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
@@ -24,11 +26,15 @@ class Unreadable(Exception):
 
 @frozen
 class Gres:
-    """What a list of generic resources asks for: whole GPUs, and parts of GPUs: shards, and MPS per cent."""
+    """What a list of generic resources asks for: whole GPUs, and parts of GPUs: shards, and MPS per cent.
+
+    `strange`: a resource that is not known here, and may be a GPU by another name; or "".
+    """
 
     gpus: int = 0
     shards: int = 0
     mps: int = 0
+    strange: str = ""
 
     def any(self) -> bool:
         return bool(self.gpus or self.shards or self.mps)
@@ -94,14 +100,15 @@ def _count(text: str, bad: Unreadable) -> int:
 
 
 def gres(text: str, option: str = "gres", prefix: str = "") -> Gres:
-    """What a list like `gpu:a100:2,shard:4,tmpdisk:1G` asks for; other resources are passed over.
+    """What a list like `gpu:a100:2,shard:4,tmpdisk:1G` asks for; resources that are known to be no GPUs are passed over.
 
     `prefix` is put before each item: the value of --gpus leaves `gpu:` out. slurm_get_next_tres: the count comes last, after
     `:` or `=`, and is 1 where what comes last is a type.
     """
     if text.lower() == "none":
         return Gres()
-    found = {"gpu": 0, "shard": 0, "mps": 0}
+    found = dict.fromkeys((*GPU_NAMES, *PART_NAMES), 0)
+    strange = ""
     for item in text.split(","):
         item = item.strip()
         if not item:
@@ -109,6 +116,8 @@ def gres(text: str, option: str = "gres", prefix: str = "") -> Gres:
         words = re.split("[:=]", re.sub(r"^gres[/:]", "", prefix + item))
         name = words[0]
         if name not in found:
+            counted = len(words) > 1 and words[-1] in ("0", "")
+            strange = strange or ("" if counted or name.lower() in NO_GPUS else name)
             continue
         bad = Unreadable(
             _("--{option}={value} is no list of resources that Slurm can read.").format(option=option, value=text)
@@ -119,7 +128,7 @@ def gres(text: str, option: str = "gres", prefix: str = "") -> Gres:
         if len(words) == 3 and not counted:
             raise bad
         found[name] += _count(words[-1], bad) if counted else 1
-    return Gres(found["gpu"], found["shard"], found["mps"])
+    return Gres(sum(found[name] for name in GPU_NAMES), found["shard"], found["mps"], strange)
 
 
 def gres_of_tres(text: str) -> Gres:

@@ -54,14 +54,15 @@ def part(asked: Request, partitions: Partitions) -> tuple[Part, list[str], list[
         chosen, complaint = _chosen(asked, partitions)
         if complaint:
             unknown.append(complaint)
-    if chosen is None and not asked.exclusive:
-        why.append(_("Should the partition give whole nodes, all their GPUs are held."))
     low, high = _count(asked, chosen, why)
+    if asked.strange:
+        sentence = _("Whether {name} is a kind of GPU is not known here, so there is no upper bound.")
+        unknown.append(sentence.format(name=asked.strange))
+        high = None
     why[:] = dict.fromkeys(why)
     if high == 0:
         why.append(_("It asks for no GPU: a job on CPUs alone costs no GPU-hours."))
-        # Without the partition's word it may yet be given whole nodes.
-        return Part(low, high if chosen is not None else None, None), why, unknown
+        return Part(low, high, None), why, unknown
     limit_s, known = _limit(asked, chosen, why)
     if not known:
         why.append(_("No --time is given, and the partition's own limit could not be told."))
@@ -119,9 +120,15 @@ def _count(asked: Request, chosen: tuple[Limits, ...] | None, why: list[str]) ->
         )
     low, most = asked.nodes
     bounds = _asked_for(asked, (low, low if most is None else most), None, why)
-    if not asked.exclusive:
-        return bounds
-    why.append(_("--exclusive takes whole nodes, all their GPUs: how many that is could not be told."))
+    sentence = (
+        _("--exclusive takes whole nodes, all their GPUs: how many that is could not be told.")
+        if asked.exclusive
+        else _(
+            "Some partitions give a job whole nodes with every GPU in them. Whether this one does could not be told, so there "
+            "is no upper bound."
+        )
+    )
+    why.append(sentence)
     return bounds[0], None
 
 
@@ -132,7 +139,13 @@ def _in_partition(asked: Request, one: Limits, why: list[str]) -> tuple[Fraction
     if low > sum(each):
         sentence = _("Partition {name} has no nodes with so many GPUs: there the job waits or is refused.")
         why.append(sentence.format(name=one.name))
-    if not (asked.exclusive or one.whole_nodes) or not each or not each[-1]:
+    whole = asked.exclusive or one.whole_nodes
+    strange = next((group.strange for group in one.groups if group.strange), "")
+    if whole and strange:
+        sentence = _("Nodes of partition {name} have a resource {resource}, which may be a kind of GPU.")
+        why.append(sentence.format(name=one.name, resource=strange))
+        return low, None
+    if not whole or not each or not each[-1]:
         return low, high
     fewest, most = Fraction(sum(each[: nodes[0]])), Fraction(sum(each[-nodes[1] :]))
     sentence = (
@@ -152,7 +165,8 @@ def _nodes(asked: Request, there: int) -> tuple[int, int]:
     total = asked.per_job
     if total is not None and total.gpus and asked.nodes == (1, 1) and not asked.names:
         # Each node of the job has one of its GPUs at least; how many nodes that makes is Slurm's choice.
-        most = max(most, total.gpus)
+        of_each = max(1, asked.per_node.gpus, asked.per_socket.gpus * asked.sockets)
+        most = max(most, -(-total.gpus // of_each))
     return low, max(low, min(most, there)) if there else most
 
 
@@ -173,9 +187,13 @@ def _each_node(asked: Request, groups: tuple[Group, ...]) -> list[int]:
 def _asked_for(
     asked: Request, nodes: tuple[int, int], groups: tuple[Group, ...] | None, why: list[str]
 ) -> tuple[Fraction, Fraction]:
-    if asked.per_job is not None and asked.per_job.any():
-        return _pieces(asked.per_job, groups, why)
     bounds = [(Fraction(0), Fraction(0))]
+    if asked.per_job is not None and asked.per_job.any():
+        bounds.append(_pieces(asked.per_job, groups, why))
+        of_each = max(asked.per_node.gpus, asked.per_socket.gpus * asked.sockets)
+        if asked.per_job.gpus and of_each:
+            # No more nodes than it takes to have them all.
+            nodes = (nodes[0], max(nodes[0], min(nodes[1], -(-asked.per_job.gpus // of_each))))
     if asked.per_node.any():
         each_low, each_high = _pieces(asked.per_node, groups, why)
         bounds.append((each_low * nodes[0], each_high * nodes[1]))

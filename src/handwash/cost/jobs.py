@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-from handwash.cost import count, here, request, script
+from handwash.cost import count, here, request, script, signs
 from handwash.cost.amounts import Unreadable, array
 from handwash.cost.options import PLUG_INS, SALLOC, SALLOC_VARIABLES, SBATCH, SBATCH_VARIABLES, SRUN_VARIABLES
 from handwash.cost.request import Options
 from handwash.cost.shellcode import DYNAMIC
-from handwash.cost.verdict import NO, UNKNOWN, YES, Cost, of_parts
+from handwash.cost.verdict import NO, UNKNOWN, YES, Cost, of_parts, together
 from handwash.frozen import frozen, replace
 from handwash.messages import _
 from handwash.model import Unknown
@@ -29,7 +27,6 @@ _TABLES: dict[str, tuple[Table, Sequence[tuple[str, str]]]] = {
     "sbatch": (SBATCH, SBATCH_VARIABLES),
 }
 _TELLS = ("help", "usage", "version")
-_SUBMITS = re.compile(r"^[^#\n]*(?<![\w./-])(sbatch|salloc)\s", re.MULTILINE)
 
 
 @frozen
@@ -49,11 +46,11 @@ def of(
     """
     table, _variables = _TABLES[command]
     line = arguments.parse(words, lambda name: PLUG_INS.get(name, "unknown"), table=table)
+    if command == "sbatch":
+        line = _without_the_scripts_words(line, words)
+    components = line.components
     if line.has(*_TELLS) or _lists_resources(line):
         return Found(Cost(NO, (_("{program} prints its help and makes no job.").format(program=command),)))
-    # A component that stands behind the command's own words is the command's (sbatch leaves out every colon).
-    used = next((place for place, one in enumerate(line.components) if one.command), len(line.components) - 1)
-    components = line.components[: used + 1] if command == "sbatch" else line.components
     if line.doubtful:
         raise Unreadable(_("The option {option} is not known here.").format(option=line.doubtful))
     if any(DYNAMIC in word for one in components for word in (*one.words, *one.command[:1])):
@@ -72,6 +69,18 @@ def of(
     return Found(_new_job(command, [()] * len(given), given, env, sources, [], [], back), commands)
 
 
+def _without_the_scripts_words(line: CommandLine, words: Sequence[str]) -> CommandLine:
+    """The line up to its script: what stands behind that belongs to the script, a colon and options too (sbatch.c, 22.05)."""
+    used = next((place for place, one in enumerate(line.components) if one.command), None)
+    if used is None:
+        return line
+    kept = line.components[: used + 1]
+    # As many words as those components have, with the colons between them.
+    length = sum(len(one.words) + one.dashes + len(one.command) for one in kept) + used
+    doubtful = arguments.parse(words[:length], lambda name: PLUG_INS.get(name, "unknown"), table=SBATCH).doubtful
+    return replace(line, components=kept, doubtful=doubtful)
+
+
 def _lists_resources(line: CommandLine) -> bool:
     return any((line.get(name) or "").lower() in ("help", "list") for name in ("gres", "gpus"))
 
@@ -80,7 +89,8 @@ def _step(line: CommandLine, env: Mapping[str, str], sources: Sources, inside: b
     """The verdict on a step; None where srun would make a job of its own (srun(1), --jobid and SLURM_JOB_ID)."""
     if line.has("no-allocate"):
         return Cost(NO, (_("--no-allocate makes no job; only the administrator may use it."),))
-    job = line.get("jobid") or env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID")
+    # SLURM_JOBID alone makes no step: srun reads it no more since 19.05 (src/srun/libsrun/opt.c).
+    job = line.get("jobid") or env.get("SLURM_JOB_ID")
     if not job:
         return None
     if inside:
@@ -96,7 +106,7 @@ def _step(line: CommandLine, env: Mapping[str, str], sources: Sources, inside: b
         sentence = _(
             "Job {job} is not in your queue: srun refuses to start a step of it, and makes no job in its place."
         )
-        return Cost(NO, (sentence.format(job=job), _("To ask for a job of its own: unset SLURM_JOB_ID")))
+        return Cost(NO, (sentence.format(job=job), _("To ask for a job of its own: unset SLURM_JOB_ID SLURM_JOBID")))
     return Cost(NO, (step, here.rate(job, row)))
 
 
@@ -107,11 +117,11 @@ def _batch(
     why: list[str] = []
     unknown: list[str] = []
     written: list[tuple[Option, ...]] = [()]
-    submits = False
+    body = ""
     if line.has("wrap"):
         if name is not None:
             raise Unreadable(_("--wrap and a script do not go together."))
-        submits = bool(_SUBMITS.search(line.get("wrap") or ""))
+        body = line.get("wrap") or ""
     elif name is None:
         if not line.has("external"):
             return Cost(UNKNOWN, unknown=(_("sbatch reads the script from standard input, which is not read here."),))
@@ -123,24 +133,45 @@ def _batch(
         )
         if isinstance(text, Unknown):
             return Cost(UNKNOWN, unknown=(text.why,))
+        body = text
         found = script.directives(text)
         written = [_script_options(words) for words in found.components]
-        if not any(found.components):
+        if found.late:
+            sentence = _("Line {number} of {path} stands behind the first command: sbatch ignores it.")
+            why.append(sentence.format(number=found.late, path=name))
+        elif not any(found.components):
             why.append(_("There is no #SBATCH line in {path}.").format(path=name))
         ignores = line.has("ignore-pbs") or env.get("SBATCH_IGNORE_PBS", "0") != "0"
         if found.foreign and not ignores and not any(one.name == "ignore-pbs" for part in written for one in part):
             sentence = _("sbatch also reads the lines of another scheduler in it, which are not read here: {line}")
             return Cost(UNKNOWN, unknown=(sentence.format(line=found.foreign[:80]),))
-        submits = bool(_SUBMITS.search(text))
-    if submits:
-        unknown.append(_("The script itself submits jobs: what they cost is not counted here."))
     # Where the script has more components than the command line, the last one's options hold for the rest too.
     total = max(len(written), len(given))
     written += [()] * (total - len(written))
     given = given + [given[-1]] * (total - len(given))
     cost = _new_job("sbatch", written, given, env, sources, why, unknown, "scancel")
-    # Those jobs may ask for GPUs all the same.
-    return replace(cost, verdict=UNKNOWN) if submits and cost.verdict == NO else cost
+    return _with_the_scripts_own(cost, body, line.get("chdir") or "", sources, moved)
+
+
+def _with_the_scripts_own(cost: Cost, text: str, folder: str, sources: Sources, moved: bool) -> Cost:
+    """The verdict on a batch job, with what its script may make besides."""
+
+    def read(path: str) -> str | Unknown | None:
+        if moved and not path.startswith(("/", "~")):
+            return None
+        return sources.program(path if path.startswith(("/", "~")) or not folder else f"{folder}/{path}")
+
+    found = signs.in_text(text, read, inside=True)
+    if found.word:
+        sentence = _("The script itself submits jobs, by {word}: what they cost is not counted here.")
+        return together((cost, Cost(UNKNOWN, unknown=(sentence.format(word=found.word),), starts=True)))
+    if not found.unread:
+        return cost
+    sentence = _("{path}, which the script runs, was not read: jobs that it submits would cost besides.")
+    reasons = tuple(sentence.format(path=path) for path in found.unread[:3])
+    if cost.verdict == NO:
+        return together((cost, Cost(UNKNOWN, unknown=reasons)))
+    return replace(cost, why=(*cost.why, *reasons))
 
 
 def _script_options(words: Sequence[str]) -> tuple[Option, ...]:

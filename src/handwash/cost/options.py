@@ -89,12 +89,16 @@ _COMMON = (
     ("TIMELIMIT", "time"),
     ("TRES_PER_TASK", "tres-per-task"),
 )
+# A file of node names, where the line names none; not an option, and read by all three (slurm_opt.c, 22.05 in opt.c).
+_HOSTFILE = ("SLURM_HOSTFILE", "hostfile")
 SALLOC_VARIABLES = (
+    _HOSTFILE,
     *((f"SALLOC_{name}", option) for name, option in _COMMON[:1]),
     ("SLURM_CLUSTERS", "clusters"),
     *((f"SALLOC_{name}", option) for name, option in _COMMON[1:]),
 )
 SBATCH_VARIABLES = (
+    _HOSTFILE,
     ("SBATCH_ARRAY_INX", "array"),
     ("SBATCH_CLUSTERS", "clusters"),
     ("SLURM_CLUSTERS", "clusters"),
@@ -103,6 +107,7 @@ SBATCH_VARIABLES = (
     ("SBATCH_THREADS_PER_CORE", "threads-per-core"),
 )
 SRUN_VARIABLES = (
+    _HOSTFILE,
     *((f"SLURM_{name}", option) for name, option in _COMMON),
     ("SLURM_DISTRIBUTION", "distribution"),
     ("SLURM_NNODES", "nodes"),  # until 23.02

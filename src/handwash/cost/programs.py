@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from handwash.frozen import frozen
 from handwash.messages import N_
 
@@ -9,8 +11,11 @@ from handwash.messages import N_
 STARTERS = {"srun": "srun", "safe-srun": "srun", "salloc": "salloc", "sbatch": "sbatch"}
 # Of other schedulers, of other machines, and those that run commands later or many times: not read here.
 ELSEWHERE = frozenset(
-    "at batch bsub clush condor_submit crontab jsub mosh parallel pdsh pjsub qlogin qrsh qsub rsh screen scrontab slogin "
-    "ssh tmux xargs yhalloc yhbatch yhrun zellij".split()
+    "at batch bsub clush condor_submit crontab dsub jsub mosh msub parallel pdsh pjsub qlogin qrsh qsub rsh screen scrontab "
+    "slogin ssh tmux xargs yhalloc yhbatch yhrun zellij "
+    # Of workflows, which submit jobs by themselves.
+    "airflow balsam cylc dask dask-scheduler flux jube luigi maestro makeflow merlin nextflow parsl pegasus-run qlaunch "
+    "reframe rlaunch sky snakemake submitit toil".split()
 )
 SHELLS = frozenset("ash bash dash ksh mksh sh zsh".split())
 
@@ -79,6 +84,15 @@ _HANDWASH = N_("{program} looks around and cleans up; it holds no GPU.")
 _LEAVES = N_("{program} leaves this shell; the allocation that a shell of srun or salloc holds is given back with it.")
 _FILES = N_("{program} runs on the CPU alone.")
 
+# Interpreters: what counts is their script (`cost.signs`), not they themselves.
+INTERPRETER = re.compile(r"(?:i?python|pypy|perl|ruby|lua|julia|node|Rscript|php|tclsh)[\d.]*", re.ASCII)
+# Of the harmless ones, those that run a command which stands among their words; the rest never does.
+RUNS_WORDS = frozenset(
+    "ed emacs info less more nano nvim pico rsync scp sed sftp sort split strigger svn tar trap vi view vim zip".split()
+)
+# These too, but not by these words: what follows them is text for people.
+GIT_TEXT = frozenset("add branch commit log mv rm status tag".split())
+
 # Each program with its reason.
 HARMLESS: dict[str, str] = {
     **dict.fromkeys(
@@ -92,13 +106,15 @@ HARMLESS: dict[str, str] = {
     "handwash": _HANDWASH,
     **dict.fromkeys(("exit", "logout"), _LEAVES),
     **dict.fromkeys(
-        "[ alias basename bzip2 cal cat cd chgrp chmod chown clear cmp comm cp curl cut date dd df diff dirname dirs du "
-        "echo ed egrep emacs export expr false fgrep file fold free getent git grep groups gunzip gzip hash head help "
-        "history host hostname htop id info jobs join kill last less ln locale ls lscpu lsof man md5sum mkdir ml mktemp "
-        "module more mv nano nl nproc nvim od paste pgrep pico popd printenv printf ps pushd pwd read readlink "
-        "realpath reset rm rmdir rsync scp sed seq set sftp sha256sum shift shopt sleep sort split stat stty sum svn "
-        "sync tac tail tar tee test top touch tput tr trap tree true tty type ulimit umask unalias uname uniq unlink unset "
-        "unxz unzip uptime vi view vim vmstat w wait wc wget whatis whereis which who whoami xz yes zcat zip zstd".split(),
+        ": [ alias basename bg bind break bzip2 cal cat cd chgrp chmod chown clear cmp comm compgen complete continue "
+        "cp curl cut date dd declare df diff dirname dirs disown du echo ed egrep emacs enable export expr false fg "
+        "fgrep file fold free getent getopts git grep groups gunzip gzip hash head help history host hostname htop id "
+        "info jobs join kill last less let ln local locale ls lscpu lsof man mapfile md5sum mkdir mktemp ml module "
+        "more mv nano nl nproc nvim od paste pgrep pico popd printenv printf ps pushd pwd read readarray readlink "
+        "realpath rehash reset return rm rmdir rsync scp sed seq set sftp sha256sum shift shopt sleep sort split stat "
+        "stty sum suspend svn sync tac tail tar tee test times top touch tput tr trap tree true tty type typeset "
+        "ulimit umask unalias uname uniq unlink unset unxz unzip uptime vi view vim vmstat w wait wc wget whatis "
+        "whereis which who whoami xz yes zcat zip zstd".split(),
         _FILES,
     ),
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SAME = {"tasks-per-node": "ntasks-per-node", "ntasks-per-tres": "ntasks-per-gpu", "cluster": "clusters"}
 # --exclusive with one of these words does not give whole nodes (slurm_opt.c, `arg_set_exclusive`).
+_PARTS = ("sockets-per-node", "cores-per-socket", "threads-per-core")
 _SHARING_WORDS = ("user", "mcs", "topo", "oversubscribe")
 
 
@@ -48,6 +49,17 @@ class Options:
             # Both say how the nodes are shared: the last one does.
             self.values.pop("exclusive", None)
             self.values.pop("oversubscribe", None)
+        if name == "extra-node-info":
+            # Sockets, cores, threads; of a range its beginning, and nothing or `*` for any (proc_args.c).
+            for part, count in zip(_PARTS, (value + "::").split(":")):
+                low = count.partition("-")[0]
+                self.values.pop(part, None)
+                if low not in ("", "*"):
+                    self.values[part] = low
+        # Both name the nodes: the last one does.
+        if name in ("nodefile", "nodelist"):
+            self.values.pop("nodefile", None)
+            self.values.pop("nodelist", None)
         self.values[name] = value
 
     def get(self, name: str) -> str | None:
@@ -84,6 +96,11 @@ class Request:
         return (self.per_job or Gres(), self.per_node, self.per_task, self.per_socket)
 
     @property
+    def strange(self) -> str:
+        """A resource that is asked for and not known here, or ""."""
+        return next((one.strange for one in self.lists() if one.strange), "")
+
+    @property
     def any_gpus(self) -> bool:
         """Whether GPUs are asked for by number."""
         return any(one.any() for one in self.lists())
@@ -97,10 +114,16 @@ def request(options: Options, command: str) -> Request:
     per_task = _most(amounts.gres_of_tres(options.get("tres-per-task") or ""), _gpus(options, "gpus-per-task"))
     per_socket = _gpus(options, "gpus-per-socket") or Gres()
     each = options.number("ntasks-per-gpu")
-    if each and not any(one and one.any() for one in (per_job, per_node, per_task, per_socket)):
-        # Tasks over tasks per GPU (gres.c, "Simulate a tres_per_job specification").
-        count = options.number("ntasks") or each * (nodes[0] or 1)
-        per_job = Gres(gpus=count // each)
+    asked = [one for one in (per_job, per_node, per_task, per_socket) if one and one.any()]
+    if each and not asked:
+        # Tasks over tasks per GPU (gres.c, "Simulate a tres_per_job specification"). Where their number is not given it follows
+        # from the nodes, or from the sockets, cores and threads.
+        count = options.number("ntasks")
+        per_job = Gres(gpus=(max(tasks[1] or 0, each * (nodes[1] or 1)) if count is None else count) // each)
+    elif each and options.get("nodes") is None:
+        # The tasks follow from the GPUs, and as many nodes may be taken as there are tasks.
+        gpus = max(one.gpus for one in asked) * max(1, nodes[0]) * max(1, options.number(_PARTS[0]) or 1)
+        nodes = (nodes[0], max(nodes[1] or 1, gpus * each))
     if per_job and not options.get("ntasks") and per_task.gpus:
         # The tasks follow from both.
         count = -(-per_job.gpus // per_task.gpus)
@@ -112,6 +135,7 @@ def request(options: Options, command: str) -> Request:
     if sockets is None and per_socket.any():
         raise amounts.Unreadable(_("--gpus-per-socket needs --sockets-per-node."))
     limit = options.get("time")
+    nodelist = options.get("nodelist") or ""
     return Request(
         nodes=nodes,
         tasks=tasks,
@@ -125,7 +149,7 @@ def request(options: Options, command: str) -> Request:
         time_s=None if limit is None else amounts.time_limit(limit),
         partitions=tuple(name for name in (options.get("partition") or "").split(",") if name),
         cluster=options.get("clusters") or "",
-        names=tuple(dict.fromkeys(expand_hostlist(options.get("nodelist") or ""))),
+        names=() if "/" in nodelist else tuple(dict.fromkeys(expand_hostlist(nodelist))),
     )
 
 
@@ -137,7 +161,8 @@ def _gpus(options: Options, name: str) -> Gres | None:
 def _most(one: Gres, other: Gres | None) -> Gres:
     """Both options set the same field of the job: of one kind the last is in force, of two kinds each."""
     other = other or Gres()
-    return Gres(max(one.gpus, other.gpus), max(one.shards, other.shards), max(one.mps, other.mps))
+    most = (max(one.gpus, other.gpus), max(one.shards, other.shards), max(one.mps, other.mps))
+    return Gres(*most, one.strange or other.strange)
 
 
 def _shape(options: Options, command: str) -> tuple[tuple[int, int | None], tuple[int, int | None]]:
@@ -146,27 +171,32 @@ def _shape(options: Options, command: str) -> tuple[tuple[int, int | None], tupl
     Where -n is given and -N is not, each node has at least one task: so many nodes at most.
     """
     tasks, per_node = options.number("ntasks"), options.number("ntasks-per-node")
-    given, named = options.get("nodes"), expand_hostlist(options.get("nodelist") or "")
-    arbitrary = (options.get("distribution") or "").lower().startswith("arbitrary")
-    if given is None and (options.get("nodefile") is not None or (arbitrary and not named)):
+    given, nodelist = options.get("nodes"), options.get("nodelist")
+    hostfile = options.get("hostfile") is not None and nodelist is None and options.get("nodefile") is None
+    # A name with a slash is one of a file with names (proc_args.c, `verify_node_list`).
+    in_file = options.get("nodefile") is not None or hostfile or "/" in (nodelist or "")
+    named = () if in_file else expand_hostlist(nodelist or "")
+    arbitrary = hostfile or (options.get("distribution") or "").lower().startswith("arbitrary")
+    if (in_file or (arbitrary and not named)) and (given is None or (arbitrary and tasks is None)):
         raise amounts.Unreadable(_("The nodes are named in a file, which is not read here."))
-    if arbitrary and named and tasks is None:
-        tasks = len(named)
     low, high = 1, None
     if given is not None:
         low, high = amounts.node_range(given)
     elif named:
         low = len(set(named))
         high = low if arbitrary else None
-    is_set = given is not None or bool(named)
+    if arbitrary and named and tasks is None:
+        # A task for each name; that takes no node away.
+        return (low, high or low), (len(named), max(len(named), high or low))
+    is_set = given is not None or bool(named) or options.get("extra-node-info") is not None
     if is_set and tasks is None and per_node is None and high in (low, None):
         tasks_low = low * _parts_of_a_node(options, command)
-        # Slurm takes no node for a task that it does not need.
-        return (low, high or low), (tasks_low, tasks_low)
+        # Slurm takes no node for a task that it does not need; where -N does not say how many, it may take one for each.
+        return (low, high or max(low, tasks_low)), (tasks_low, tasks_low)
     if tasks is None:
-        each = per_node or 1
-        return (low, high or low), (low * each, (high or low) * each)
-    if per_node and not is_set:
+        each = max(per_node or 1, _parts_of_a_node(options, command))
+        return (low, high or low), (low * (per_node or 1), (high or low) * each)
+    if per_node and given is None and not named:
         low = -(-tasks // per_node)
     if tasks < low:
         low, high = tasks, min(high or tasks, tasks)
@@ -175,8 +205,7 @@ def _shape(options: Options, command: str) -> tuple[tuple[int, int | None], tupl
 
 def _parts_of_a_node(options: Options, command: str) -> int:
     """A task for each socket, core or thread asked for: srun wants all three numbers for that, the others any of them."""
-    names = ("sockets-per-node", "cores-per-socket", "threads-per-core")
-    counts = [options.number(name) for name in names]
+    counts = [options.number(name) for name in _PARTS]
     if command == "srun" and None in counts:
         return 1
     product = 1

@@ -16,10 +16,14 @@ SIZE_CAP = 4 * 1024 * 1024
 
 @frozen
 class Directives:
-    """The words of the #SBATCH lines, for each component of the job. `foreign`: another batch system's first line, or ""."""
+    """The words of the #SBATCH lines, for each component of the job. `foreign`: another batch system's first line, or "".
+
+    `late`: the number of the first #SBATCH line behind the first command, which is ignored; 0 where there is none.
+    """
 
     components: tuple[tuple[str, ...], ...]
     foreign: str = ""
+    late: int = 0
 
 
 def directives(text: str) -> Directives:
@@ -34,12 +38,18 @@ def directives(text: str) -> Directives:
         raise Unreadable(_("sbatch takes no script with DOS line breaks (CR LF)."))
     components: list[list[str]] = [[]]
     foreign = ""
+    late = 0
+    over = False
     for number, line in enumerate(text.split("\n"), start=1):
         magic = next((word for word in ("#SBATCH", "#SLURM") if line.startswith(word)), None)
+        if over:
+            late = late or (number if magic else 0)
+            continue
         if magic is None:
             stripped = line.strip(_SPACES)
             if stripped and not stripped.startswith("#"):
-                break
+                over = True
+                continue
             if line.startswith(_FOREIGN):
                 foreign = foreign or line
             continue
@@ -47,7 +57,7 @@ def directives(text: str) -> Directives:
         if _separator(rest):
             components.append([])
         components[-1] += _words(rest, number)
-    return Directives(tuple(map(tuple, components)), foreign)
+    return Directives(tuple(map(tuple, components)), foreign, late)
 
 
 def _separator(text: str) -> int:

@@ -26,7 +26,9 @@ class Here:
 @frozen
 class Sources:
     """`partitions` takes a cluster's name ("" for this one); `text` a path, and gives a file's text; `script` a word as sbatch
-    takes it and the folder of --chdir, and gives a batch script's text. `keeps_environment`: sudo was told to.
+    takes it and the folder of --chdir, and gives a batch script's text; `program` a path, and gives the beginning of a file's
+    text, "" where it is compiled, None where there is none; `find` a program's name and the PATH, None for this shell's, and
+    gives its path. `keeps_environment`: sudo was told to.
     """
 
     partitions: Callable[[str], Partitions]
@@ -34,4 +36,6 @@ class Sources:
     here: Callable[[], Here]
     text: Callable[[str], Union[str, Unknown]]
     script: Callable[[str, str], Union[str, Unknown]]
+    program: Callable[[str], Union[str, Unknown, None]]
+    find: Callable[[str, Union[str, None]], Union[str, None]]
     keeps_environment: bool = False

@@ -21,7 +21,7 @@ class Cost:
     """`verdict`: no, if-used-here, yes, unknown. `why`: reasons; `unknown`: what could not be told, both in sentences.
 
     `parts`: the jobs that it makes. `back`: what to type to give the GPUs back, or "". `gpus_here`: GPUs of this node that
-    it could occupy.
+    it could occupy. `starts`: it is unknown because of a sign that it makes jobs.
     """
 
     verdict: str
@@ -30,6 +30,7 @@ class Cost:
     parts: tuple[Part, ...] = ()
     back: str = ""
     gpus_here: int = 0
+    starts: bool = False
 
     @property
     def gpus(self) -> Fraction | None:
@@ -99,6 +100,7 @@ def together(costs: Iterable[Cost]) -> Cost:
         tuple(parts),
         next((one.back for one in found if one.back), ""),
         max((one.gpus_here for one in found), default=0),
+        any(one.starts for one in found),
     )
 
 

@@ -5,9 +5,20 @@ from __future__ import annotations
 import os
 import re
 
-from handwash.cost import here, jobs, verdict
+from handwash.cost import here, jobs, signs
 from handwash.cost.amounts import Unreadable
-from handwash.cost.programs import ELSEWHERE, HARMLESS, PREFIXES, SCONTROL_ASKS, SHELLS, STARTERS, Prefix
+from handwash.cost.programs import (
+    ELSEWHERE,
+    GIT_TEXT,
+    HARMLESS,
+    INTERPRETER,
+    PREFIXES,
+    RUNS_WORDS,
+    SCONTROL_ASKS,
+    SHELLS,
+    STARTERS,
+    Prefix,
+)
 from handwash.cost.shellcode import DYNAMIC, Compound, commands
 from handwash.cost.sources import Sources
 from handwash.cost.verdict import NO, UNKNOWN, YES, Cost, together
@@ -17,12 +28,10 @@ from handwash.model import Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Union
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_STARTER_WORD = re.compile(r"(?<![\w.-])(safe-srun|srun|salloc|sbatch)(?![\w.-])")
-# Inside a job srun makes steps, these two make jobs.
-_JOB_WORD = re.compile(r"(?<![\w.-])(salloc|sbatch)(?![\w.-])")
 _OTHER_SHELLS = frozenset(("csh", "tcsh", "fish", "pwsh", "xonsh", "nu", "elvish"))
 # Code that runs code that runs code: enough of it, and an end where a script runs itself.
 _DEEPEST = 8
@@ -37,7 +46,7 @@ class Place:
     """Where a command is met. `env`: its environment; `inside`: in a job that is judged already, so that only new jobs count.
 
     `moved`: the working directory is no longer the one here. `code`: it stands in shell code, with others around it.
-    `seen`: a mark for each command that has been judged so far.
+    `aliases`: those that the code has made. `seen`: a mark for each command that has been judged so far.
     """
 
     env: Mapping[str, str]
@@ -46,6 +55,7 @@ class Place:
     moved: bool = False
     code: bool = False
     depth: int = 0
+    aliases: frozenset[str] = frozenset()
 
 
 def weigh(words: Sequence[str], env: Mapping[str, str], sources: Sources) -> Cost:
@@ -75,6 +85,9 @@ def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
         return _cannot_judge(words[0])
     if DYNAMIC in words[0]:
         return Cost(UNKNOWN, unknown=(_("The name of the command is in a variable."),))
+    if words[0] in place.aliases:
+        sentence = _("{name} is an alias made here, and what it stands for is not read.")
+        return Cost(UNKNOWN, unknown=(sentence.format(name=words[0]),), starts=True)
     name = os.path.basename(words[0])
     deeper = replace(place, depth=place.depth + 1)
     if name == "safe-srun" and words[1:2] == ["--local"]:
@@ -95,10 +108,27 @@ def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
         return _scontrol(words[1:])
     if name in ELSEWHERE or (name in _OTHER_SHELLS and len(words) > 1):
         sentence = _("What {program} starts, where and how often, is not read here.")
-        return Cost(UNKNOWN, unknown=(sentence.format(program=name),))
+        starts = bool(signs.JOB.search(" ".join((name, *words[1:]))))
+        return Cost(UNKNOWN, unknown=(sentence.format(program=name),), starts=starts)
     if name in HARMLESS:
-        return Cost(NO, (_(HARMLESS[name]).format(program=name),))
+        sign = signs.ANY.search(" ".join(words[1:])) if _runs_words(name, words) else None
+        return _stands_in_words(name, sign[1]) if sign else Cost(NO, (_(HARMLESS[name]).format(program=name),))
     return _program(name, words, deeper, sources)
+
+
+def _runs_words(name: str, words: list[str]) -> bool:
+    """Whether a program that is harmless by itself may run a command that stands in its words."""
+    if name == "git":
+        return words[1:2] != [] and words[1] not in GIT_TEXT
+    return name in RUNS_WORDS or (name == "man" and any(word.startswith("-") for word in words[1:]))
+
+
+def _stands_in_words(name: str, starter: str) -> Cost:
+    sentence = _(
+        "{program} may run {starter}, which stands in its words or in a script that it runs; what it makes of it is not "
+        "read here."
+    )
+    return Cost(UNKNOWN, unknown=(sentence.format(program=name, starter=starter),), starts=True)
 
 
 def _cannot_judge(what: str) -> Cost:
@@ -114,11 +144,12 @@ def _starter(command: str, name: str, words: list[str], place: Place, sources: S
         sentence = _("{program} would refuse it, or reads it in another way: {reason}")
         return Cost(UNKNOWN, unknown=(sentence.format(program=name, reason=reason),))
     costs = [found.cost]
+    # The programs of a step are found on its node, with the PATH that it has there.
     inside = replace(place, inside=True, env={**place.env, "SLURM_JOB_ID": _NEW_JOB})
     for inner in found.commands:
         cost = _weigh(list(inner), inside, sources)
-        # A step's own program costs nothing more; only a job that it makes does, or may make by its words.
-        if cost.verdict == YES or (cost.verdict == UNKNOWN and _JOB_WORD.search(" ".join(inner))):
+        # A step's own program costs nothing more; only a job that it makes does, or may make.
+        if cost.verdict == YES or cost.starts or (cost.verdict == UNKNOWN and found.cost.verdict == NO):
             costs.append(cost)
     return costs[0] if len(costs) == 1 else together(costs)
 
@@ -213,10 +244,15 @@ def _file(path: str, place: Place, sources: Sources) -> Cost:
     text = sources.text(path)
     if isinstance(text, Unknown):
         return Cost(UNKNOWN, unknown=(text.why,))
-    cost = _code(text, place, sources, path)
+    return _of_script(path, text, _code(text, place, sources, path))
+
+
+def _of_script(path: str, text: str, cost: Cost) -> Cost:
+    """The verdict on a script that is run and not submitted: where it is a batch script, that is said."""
     if re.search(r"^#SBATCH", text, re.MULTILINE):
         sentence = _(
-            "Only sbatch reads the #SBATCH lines of {path}: run like this they are comments, and it runs here."
+            "Only sbatch reads the #SBATCH lines of {path}: run like this they are comments, and it runs here. What sbatch "
+            "would make of it: handwash cost {path}"
         )
         cost = replace(cost, why=(sentence.format(path=path), *cost.why))
     return cost
@@ -227,13 +263,49 @@ def _code(code: str, place: Place, sources: Sources, what: str = "") -> Cost:
     try:
         lists = commands(code)
     except Compound:
-        return _cannot_judge(what or code.strip().splitlines()[0])
+        return _compound(code, place, sources, what or code.strip().splitlines()[0])
     place = replace(place, code=True)
     costs = []
     for words in lists:
+        words = [_home(word, place) for word in words]
         costs.append(_weigh(list(words), place, sources))
         place = _after(words, place)
     return together(costs) if costs else Cost(NO, (_("There is no command in it."),))
+
+
+def _compound(code: str, place: Place, sources: Sources, what: str) -> Cost:
+    """Shell code with loops, functions and the like: unknown where anything in it may start a job or runs elsewhere."""
+    found = signs.in_text(code, _reader(place, sources), inside=place.inside, code=True)
+    if found.word:
+        return replace(_cannot_judge(what), starts=bool(signs.JOB.search(found.word)) or not place.inside)
+    if found.unread and not place.inside:
+        return Cost(UNKNOWN, unknown=tuple(_not_read(path) for path in found.unread[:3]))
+    return _at_this_place(what.replace(DYNAMIC, "$…")[:60], place, sources)
+
+
+def _not_read(path: str) -> str:
+    return _("{path}, which it runs, could not be read.").format(path=path)
+
+
+def _reader(place: Place, sources: Sources) -> Callable[[str], Union[str, Unknown, None]]:
+    """What `signs.in_text` reads files by."""
+
+    def read(path: str) -> Union[str, Unknown, None]:
+        path = _home(path, place)
+        if DYNAMIC in path or (place.moved and not os.path.isabs(path)):
+            return None
+        return sources.program(path)
+
+    return read
+
+
+def _home(word: str, place: Place) -> str:
+    """`~/x` as the shell reads it; `~name/x` is not known here. A word in quotes that begins like this is rare enough."""
+    if not word.startswith("~"):
+        return word
+    first, slash, rest = word.partition("/")
+    home = place.env.get("HOME") if first == "~" else None
+    return (home or DYNAMIC) + slash + rest
 
 
 def _after(words: list[str], place: Place) -> Place:
@@ -241,6 +313,8 @@ def _after(words: list[str], place: Place) -> Place:
     env = dict(place.env)
     if words[0] in ("cd", "pushd", "popd"):
         return replace(place, moved=True)
+    if words[0] == "alias":
+        return replace(place, aliases=place.aliases | {word.partition("=")[0] for word in words[1:]})
     if words[0] == "unset":
         for name in words[1:]:
             env.pop(name, None)
@@ -265,24 +339,65 @@ def _scontrol(words: list[str]) -> Cost:
 
 
 def _program(name: str, words: list[str], place: Place, sources: Sources) -> Cost:
-    """Any other program: it may start jobs by its words, it may be shell code; else the node decides."""
-    starter = _STARTER_WORD.search(" ".join(words))
-    if starter:
-        sentence = _("{program} may run {starter}, which stands in its words; what it makes of it is not read here.")
-        return Cost(UNKNOWN, unknown=(sentence.format(program=name, starter=starter[1]),))
-    if "/" in words[0] and not (place.moved and not os.path.isabs(words[0])):
-        text = sources.text(words[0])
-        if not isinstance(text, Unknown) and text.startswith("#!"):
-            first = text.partition("\n")[0][2:].split()
-            shell = os.path.basename(
-                first[-1] if first and os.path.basename(first[0]) == "env" else first[0] if first else ""
-            )
-            if shell in SHELLS:
-                return _file(words[0], place, sources)
-    return _at_this_place(name, place, sources)
+    """Any other program: it may start jobs by its words, it may be a script that does; else the node decides."""
+    line = " ".join(words)
+    if name in ("make", "gmake"):
+        line += " ./GNUmakefile ./makefile ./Makefile"
+    found = signs.in_text(line, _reader(place, sources), inside=place.inside)
+    if found.word:
+        return _stands_in_words(name, found.word)
+    cost = _at_this_place(name, place, sources)
+    if "/" in words[0]:
+        path: str | None = words[0]
+    else:
+        search = place.env.get("PATH")
+        path = sources.find(words[0], None if search is None or DYNAMIC in search else search)
+    text = None if path is None or (place.moved and not os.path.isabs(path)) else sources.program(path)
+    if isinstance(text, str) and not INTERPRETER.fullmatch(name):
+        shell = _interpreter(text)
+        if shell in SHELLS and path is not None:
+            known = _of_script(path, text, _code(text, place, sources, path))
+            # A wrapper along the PATH may be more than can be read here; a sign in it counts all the same.
+            if known.verdict != UNKNOWN or known.starts or "/" in words[0]:
+                return known
+        starter = signs.in_text(text, _reader(place, sources), inside=place.inside).word
+        if starter:
+            return _stands_in_words(name, starter)
+    if cost.verdict != NO or place.inside:
+        return cost
+    if text is None and not (path is not None and place.moved):
+        return _no_such_program(words[0], sources)
+    if isinstance(text, Unknown):
+        return Cost(UNKNOWN, unknown=(text.why,))
+    if found.unread:
+        return Cost(UNKNOWN, unknown=tuple(_not_read(one) for one in found.unread[:3]))
+    return cost
+
+
+def _interpreter(text: str) -> str:
+    """The name of the program that runs a script: a shell where its first line names none (execvp(3)); "" for no script."""
+    if not text.startswith("#!"):
+        return "sh" if text.strip() else ""
+    first = text.partition("\n")[0][2:].split()
+    if first and os.path.basename(first[0]) == "env":
+        first = [word for word in first[1:] if not word.startswith("-") and "=" not in word] or first
+    return os.path.basename(first[0]) if first else ""
+
+
+def _no_such_program(word: str, sources: Sources) -> Cost:
+    sentence = _("There is no program {name} here: an alias, a function or a misprint, which cannot be judged.")
+    reasons = [sentence.format(name=repr(word))]
+    if word and "/" not in word and isinstance(sources.program("./" + word), str):
+        also = _("A file of that name is here; as a batch script: handwash cost {name}")
+        reasons.append(also.format(name=word))
+    return Cost(UNKNOWN, unknown=tuple(reasons))
 
 
 def _at_this_place(name: str, place: Place, sources: Sources) -> Cost:
     if place.inside:
-        return Cost(verdict.NO, (_("It runs inside the job, which is billed as a whole."),))
-    return here.program(name, place.env, sources.here())
+        return Cost(NO, (_("It runs inside the job, which is billed as a whole."),))
+    cost = here.program(name, place.env, sources.here())
+    if cost.verdict != NO or name in SHELLS:
+        return cost
+    sentence = _("That holds unless {program} submits jobs by itself, which is not seen here.")
+    return replace(cost, why=(*cost.why, sentence.format(program=name)))

@@ -41,6 +41,11 @@ _COLUMNS = (
 )
 # Node names that one expression may stand for. More is a misprint, and would hold the answer up beyond any deadline.
 _NODES_CAP = 65536
+# Names under which sites have GPUs and accelerators that are billed like them as generic resources: gres.conf(5) leaves the
+# name to the site, and AMD's, Hygon's, Ascend's, Cambricon's, Enflame's, Intel's and Moore Threads' are often their own.
+GPU_NAMES = ("gpu", "dcu", "npu", "mlu", "gcd", "gcu", "xpu", "hpu", "ppu", "musa", "accelerator")
+# Parts of a GPU.
+PART_NAMES = ("shard", "mps")
 ENDED_STATES = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
 )
@@ -171,16 +176,17 @@ def count_gpus(row: dict[str, str], nodes: int | None, tasks: int | None) -> int
 def gpus_in(tres: str) -> int | None:
     """GPUs in a list such as `cpu=4,gres/gpu=2,gres/gpu:a100=2` or `gres:gpu:a100:2`; None where the count is unreadable.
 
-    `gres/shard` and `gres/mps` are parts of a GPU and do not count. A typed entry repeats the untyped total.
+    Those under other names too (`GPU_NAMES`). `gres/shard` and `gres/mps` are parts of a GPU and do not count. A typed entry
+    repeats the untyped total of its name.
     """
-    total: int | None = None
-    typed = 0
+    totals: dict[str, int] = {}
+    typed: dict[str, int] = {}
     for entry in tres.split(","):
         name, _equals, count = entry.strip().partition("=")
         parts = name.replace("gres/", "gres:", 1).split("(")[0].split(":")
         if parts[0] == "gres":
             parts = parts[1:]
-        if not parts or parts[0] != "gpu":
+        if not parts or parts[0] not in GPU_NAMES:
             continue
         if not count:
             count = parts[-1] if len(parts) > 1 and digits(parts[-1]) else "1"
@@ -189,10 +195,10 @@ def gpus_in(tres: str) -> int | None:
         if number is None:
             return None
         if len(parts) == 1:
-            total = number
+            totals[parts[0]] = number
         else:
-            typed += number
-    return typed if total is None else total
+            typed[parts[0]] = typed.get(parts[0], 0) + number
+    return sum({**typed, **totals}.values())
 
 
 def expand_hostlist(text: str) -> tuple[str, ...]:

@@ -164,4 +164,4 @@ def parse_recorded(result: Result) -> bool | None:
     if not found:
         return None
     names = found["AccountingStorageTRES"].lower().split(",")
-    return any(name == "gres/gpu" or name.startswith("gres/gpu:") for name in names)
+    return any(name.startswith("gres/") and name[5:].partition(":")[0] in slurm.GPU_NAMES for name in names)

@@ -5,25 +5,44 @@ from __future__ import annotations
 from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.run import CouldNotTell
-from handwash.schedulers.slurm import FIELD, RECORD, expand_hostlist, gpus_in, parse_number, parse_time
+from handwash.schedulers.slurm import (
+    FIELD,
+    GPU_NAMES,
+    PART_NAMES,
+    RECORD,
+    expand_hostlist,
+    gpus_in,
+    parse_number,
+    parse_time,
+)
 from handwash.schedulers.slurm_partitions import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from handwash.run import Result
 
+# Generic resources that are no GPUs: disks, memory, networks, licences, and accelerators of other kinds.
+NO_GPUS = frozenset(
+    "bandwidth bb burst_buffer burstbuffer craynetwork cvmfs disk fpga gpfs hbm hca ib infiniband license localdisk "
+    "localscratch localssd localtmp lscratch lustre matlab mem mic network nic none nvme nvmeof roce scratch ssd "
+    "storage tmp tmpdir tmpdisk tmpfs vgpu_license".split()
+) | {""}
 _COLUMNS = ("Partition", "DefaultTime", "Time", "OverSubscribe", "Nodes", "Gres", "NodeList")
 
 
 @frozen
 class Group:
-    """Nodes of a partition that are alike. `gpus`: of each; `shards`, `mps`: into how many parts all of them are cut."""
+    """Nodes of a partition that are alike. `gpus`: of each; `shards`, `mps`: into how many parts all of them are cut.
+
+    `strange`: a resource of theirs that is not known here and may be a GPU, or "".
+    """
 
     names: tuple[str, ...]
     count: int
     gpus: int
     shards: int = 0
     mps: int = 0
+    strange: str = ""
 
 
 @frozen
@@ -85,7 +104,15 @@ def _group(row: dict[str, str]) -> Group:
     count, gpus = parse_number(row["Nodes"]), gpus_in(gres)
     if count is None or gpus is None:
         raise CouldNotTell(_("sinfo printed a row that cannot be read."))
-    return Group(expand_hostlist(row["NodeList"]), count, gpus, _parts(gres, "shard"), _parts(gres, "mps"))
+    shards, mps = _parts(gres, "shard"), _parts(gres, "mps")
+    return Group(expand_hostlist(row["NodeList"]), count, gpus, shards, mps, _strange(gres))
+
+
+def _strange(gres: str) -> str:
+    """The first resource in a list that is neither a GPU nor known to be none."""
+    names = (item.strip().partition(":")[0].lower() for item in gres.split(","))
+    known = (*GPU_NAMES, *PART_NAMES, *NO_GPUS)
+    return next((name for name in names if name not in known and not name.startswith("(")), "")
 
 
 def _parts(gres: str, name: str) -> int:

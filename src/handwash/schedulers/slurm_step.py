@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from handwash.frozen import frozen
 from handwash.messages import _
+from handwash.schedulers.slurm import GPU_NAMES, gpus_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,14 +112,11 @@ def parse_gpus(result: Result) -> int | None:
     for word in words:
         name, _equals, value = word.partition("=")
         if name == "JOB_GRES":
-            return sum(count_of(item) for item in value.split(",") if item.startswith("gpu"))
+            return sum(count_of(item) for item in value.split(",") if item.partition(":")[0] in GPU_NAMES)
     # A job without any generic resource has no JOB_GRES at all; TRES names GPUs where the site accounts for them.
     for word in words:
         if word.startswith(("TRES=", "AllocTRES=")):
-            for item in word.partition("=")[2].split(","):
-                if item.startswith("gres/gpu="):
-                    return int(item[9:]) if item[9:].isdigit() else None
-            return 0
+            return gpus_in(word.partition("=")[2])
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,13 @@ SINFO = (
     "main*|2:00:00|1-00:00:00|NO|2|gpu:a100:4(S:0-1),shard:a100:16(S:0-1)|g[1-2]\x1e\n"
     "main*|2:00:00|1-00:00:00|NO|4|(null)|c[1-4]\x1e\n"
     "whole|n/a|12:00:00|EXCLUSIVE|2|gpu:8|h[1-2]\x1e\n"
+    "ascend|n/a|1:00:00|NO|2|npu:ascend910:8|a[1-2]\x1e\n"
+    "strange|n/a|1:00:00|EXCLUSIVE|2|card:8|b[1-2]\x1e\n"
     "free|n/a|infinite|NO|3|gpu:1,mps:100|f[1-3]\x1e\n"
     "cpu|n/a|10:00|NO|4|(null)|c[1-4]\x1e\n"
 ).replace("|", "\x1f")
 H = 3600
+STARTERS = ("srun", "sbatch", "salloc", "safe-srun")
 
 
 @pytest.fixture
@@ -42,8 +46,11 @@ def cluster(world: World, fake_driver: FakeDriver) -> World:
     world.env.update(fake_driver.gpus(0).env())
     (world.folder / "sinfo").write_text(SINFO)
     world.script("sinfo", f"exec /bin/cat {world.folder}/sinfo")
-    for name in ("srun", "sbatch", "salloc", "safe-srun", "scancel", "python", "env", "nohup", "mine"):
+    for name in ("scancel", "python", "env", "nohup", "mine", *STARTERS):
         world.script(name, f"echo {name} >>{world.folder}/started")
+    for name in ("torchrun", "make"):
+        (world.bin / name).write_text("#!/usr/bin/python3\n")
+        (world.bin / name).chmod(0o755)
     return world
 
 
@@ -148,7 +155,29 @@ JOBS = {
     "nvidia-smi -L": NOTHING,
     "python train.py": NOTHING,
     "torchrun --nproc-per-node 8 train.py": NOTHING,
-    "./a.out": NOTHING,
+    "git push": NOTHING,
+    "git commit -m 'sbatch with two GPUs'": NOTHING,
+    "man sbatch": NOTHING,
+    "which srun": NOTHING,
+    "alias t='srun --gres=gpu:1 a'": NOTHING,
+    "bash -c 'for i in 1 2; do python x.py; done'": NOTHING,
+    "srun -n1 bash -c 'for i in 1 2; do a; done'": NOTHING,
+    "srun --gres=gpu:1,tmpdisk:10 -t 1:0:0 a": ("yes", 1, H, 1),
+    "srun -p ascend -N2 --gres=npu:4 -t 1:0:0 a": ("yes", 8, H, 8),
+    "srun -p ascend -N2 --exclusive -t 1:0:0 a": ("yes", 16, H, 16),
+    "sbatch --gres=dcu:Z100:4,dcu:2 -t 1:0:0 --wrap a": ("yes", 6, H, 6),
+    "srun --gres=gpu:1,foo:2 -t 1:0:0 a": ("yes", None, H, None),
+    # Not too little, where the number of tasks or nodes follows from something else.
+    "sbatch -p free -B 2:2 --gpus-per-task=1 -t 1:0:0 --wrap a": ("yes", 4, H, 4),
+    "srun -p free -N1 -B 2:*:1 --gpus-per-socket=1 -t 1:0:0 a": ("yes", 2, H, 2),
+    "sbatch -N2 -B 1-2:3 --gpus-per-task=1 -t 1:0:0 --wrap a": ("yes", 6, H, 6),
+    "sbatch -N2 --ntasks-per-gpu=2 --cores-per-socket=4 -t 1:0:0 --wrap a": ("yes", 4, H, 4),
+    "srun -N1-2 --ntasks-per-gpu=2 -t 1:0:0 a": ("yes", 2, H, 2),
+    "srun -N2 --ntasks-per-gpu=2 -t 1:0:0 a": ("yes", 2, H, 2),
+    "srun -p free --spread-job --ntasks-per-gpu=3 --gres=gpu:1 -t 1:0:0 a": ("yes", 3, H, 3),
+    "srun -O --gpus=1 --sockets-per-node=2 --gpus-per-socket=1 -t 1:0:0 a": ("yes", 2, H, 2),
+    "srun -G4 --gpus-per-node=2 -t 1:0:0 a": ("yes", 4, H, 4),
+    "sbatch -N2 -w g1 -m arbitrary --gres=gpu:1 -t 1:0:0 --wrap a": ("yes", 2, H, 2),
     "grep srun history": NOTHING,
     "A=1": NOTHING,
     "command -v srun": NOTHING,
@@ -185,6 +214,38 @@ UNKNOWN = [
     "scontrol release 12",
     "scontrol update JobId=5 TimeLimit=9:00:00",
     "qsub job.sh",
+    # No program at all.
+    "trian",
+    "''",
+    "./a.out",
+    "/tmp",
+    "bash -c 'trian x'",
+    # Words behind harmless programs that run them.
+    "trap 'sbatch job.sh' EXIT",
+    "git bisect run sbatch job.sh",
+    "vim -c '!sbatch job.sh'",
+    "rsync -e 'srun --gres=gpu:1' a b",
+    "split --filter='sbatch job.sh' x",
+    "man -P 'sbatch job.sh' ls",
+    "bash -c \"alias python='srun --gres=gpu:1 x'; python x\"",
+    "bash -c 'for i in 1 2; do ssh n1 x; done'",
+    "bash -c 'for i in 1 2; do $RUN x; done'",
+    "python -c 'import submitit'",
+    "snakemake --jobs 4",
+    "python train.py -m hydra/launcher=submitit_slurm",
+    # Within a job that has no GPU.
+    "srun -n1 qsub job.sh",
+    "srun -n1 bash -c '$SUBMIT job.sh'",
+    "sbatch --wrap '/usr/bin/sbatch next.sh'",
+    "sbatch --wrap 'unset SLURM_JOB_ID SLURM_JOBID; srun --gres=gpu:2 a'",
+    "sbatch --wrap 'env -u SLURM_JOB_ID srun --gres=gpu:2 a'",
+    "sbatch --wrap 'bash nowhere.sh'",
+    # Resources and nodes that are not known.
+    "srun --gres=foo:2 a",
+    "srun -p strange a",
+    "srun -w ./hosts --gres=gpu:1 a",
+    "srun -w ./hosts -N2 -m arbitrary --gpus-per-task=1 a",
+    "env SLURM_HOSTFILE=hosts srun --gres=gpu:1 a",
 ]
 
 
@@ -240,6 +301,73 @@ def test_a_batch_script(cluster: World) -> None:
     assert ask(cluster, "--", "bash", "-c", "cd /; sbatch job.sh", cwd=cluster.folder)["verdict"] == "unknown"
 
 
+def test_what_stands_behind_a_script_is_its_own(cluster: World) -> None:
+    """Options, colons and all."""
+    path = batch(cluster, "#SBATCH -t 60", "a")
+    for line in (": --help", ": --test-only", ": --wrap x", ": --no-such-option", ": --gres=gpu:9", "--help"):
+        answer = ask(cluster, "--", "sbatch", "--gres=gpu:1", path, *line.split())
+        assert (answer["verdict"], answer["max_gpu_hours"]) == ("yes", 1), line
+    assert ask(cluster, "--", "sbatch", "--gres=gpu:1", ":", "--help")["verdict"] == "no"
+
+
+SUBMITTERS = {
+    "loop.sh": "for n in 1 2; do sbatch --gres=gpu:2 job.sh; done",
+    "echo.sh": 'echo "part #1"; sbatch job.sh',
+    "path.sh": "if true; then /usr/bin/sbatch job.sh; fi",
+    "again.sh": 'sbatch "$0"',
+    "nested.sh": "if true; then bash loop.sh; fi",
+    "submit.py": "import subprocess\nsubprocess.run(['sbatch', 'job.sh'])",
+    "calls.sh": "python submit.py",
+    "requeue.sh": "scontrol requeue $SLURM_JOB_ID",
+}
+
+
+@pytest.mark.parametrize("name", SUBMITTERS)
+def test_a_script_that_submits(cluster: World, name: str) -> None:
+    """Alone, within a job, and as a batch script: never a no, and no upper bound."""
+    for one, text in SUBMITTERS.items():
+        (cluster.folder / one).write_text(f"#!/bin/bash\n# not sbatch\n{text}\n")
+        (cluster.folder / one).chmod(0o755)
+    here: dict[str, Any] = {"cwd": cluster.folder}
+    run = ["python", name] if name.endswith(".py") else ["bash", name]
+    for line in (run, [f"./{name}"], [str(cluster.folder / name)], ["torchrun", *run], ["timeout", "5", *run]):
+        if name != "requeue.sh":
+            assert ask(cluster, "--", *line, **here)["verdict"] == "unknown", line
+        for starter in (["srun", "-n1"], ["salloc", "-n1"], ["srun", "-n1", "nice"]):
+            assert ask(cluster, "--", *starter, *line, **here)["verdict"] == "unknown", (starter, line)
+        answer = ask(cluster, "--", "srun", "-G1", "-t", "60", *line, **here)
+        assert (answer["verdict"], answer["gpus"], answer["max_gpu_hours"]) == ("yes", None, None), line
+    assert ask(cluster, "--", "sbatch", f"./{name}", **here)["verdict"] == "unknown"
+    assert ask(cluster, "--", "sbatch", "--wrap", " ".join(run), **here)["verdict"] == "unknown"
+    answer = ask(cluster, "--", "sbatch", "-G1", "-t", "60", f"./{name}", **here)
+    assert (answer["verdict"], answer["gpus"], answer["max_gpu_hours"]) == ("yes", None, None)
+    # Along the PATH, and in the home folder.
+    (cluster.folder / name).rename(cluster.bin / "sweep")
+    assert ask(cluster, "--", "sweep", **here)["verdict"] == "unknown" or name == "requeue.sh"
+    (cluster.bin / "sweep").rename(cluster.home / "sweep")
+    assert ask(cluster, "--", "bash", "-c", "~/sweep", **here)["verdict"] == "unknown" or name == "requeue.sh"
+
+
+def test_scripts_without_a_sign_stay_a_no(cluster: World) -> None:
+    """Comments are no sign, nor are the names of files; that it was not seen whether they submit is said."""
+    here: dict[str, Any] = {"cwd": cluster.folder}
+    text = "# sbatch this\nfor n in 1 2; do\n  python job.sbatch --sbatch >sbatch.log 2>$SLURM_JOB_ID.err\ndone"
+    path = batch(cluster, text, name="clean.sh")
+    (cluster.folder / "clean.sh").chmod(0o755)
+    (cluster.folder / "train.py").write_text("import os\nprint(os.environ['SLURM_JOB_ID'])\n")
+    for line in (["bash", path], ["./clean.sh"], ["python", "train.py"], ["python", "nowhere.py"], ["make", "all"]):
+        answer = ask(cluster, "--", *line, **here)
+        assert answer["verdict"] == "no" and "unless" in " ".join(answer["why"]), line
+    script = ["#SBATCH -G1 -t 60", 'echo "SLURM_JOB_ID=$SLURM_JOB_ID"', "source ~/env/activate", "srun python train.py"]
+    answer = ask(cluster, batch(cluster, *script), **here)
+    assert answer["max_gpu_hours"] == 1 and "~/env/activate" in " ".join(answer["why"])
+    (cluster.folder / "Makefile").write_text("all:\n\tsbatch job.sh\n")
+    assert ask(cluster, "--", "make", "all", **here)["verdict"] == "unknown"
+    # A batch script by its bare name, of which there is no program.
+    answer = ask(cluster, "--", "job.sh", **here)
+    assert answer["verdict"] == "unknown" and "handwash cost job.sh" in answer["unknown"][1]
+
+
 def test_scripts_of_every_kind(cluster: World) -> None:
     het = batch(cluster, "#SBATCH -G1 -t 1:00:00", "#SBATCH hetjob", "#SBATCH -G2 -t 2:00:00")
     answer = ask(cluster, het)
@@ -261,6 +389,7 @@ def test_scripts_of_every_kind(cluster: World) -> None:
     assert ask(cluster, "--", "sbatch", "--ignore-pbs", foreign)["verdict"] == "no"
     assert ask(cluster, "--", "sbatch", foreign, env={"SBATCH_IGNORE_PBS": "1"})["verdict"] == "no"
     assert "no #SBATCH line" in ask(cluster, batch(cluster, "ls"))["why"][0]
+    assert ask(cluster, batch(cluster, "", "ls", "#SBATCH -G1"))["why"][0].startswith("Line 4 of ")
     plain = cluster.folder / "plain"
     plain.write_text("#SBATCH -G1\n")
     assert ask(cluster, str(plain))["verdict"] == "unknown"
@@ -302,7 +431,10 @@ def test_inside_an_allocation(cluster: World) -> None:
         "sudo srun -G1 -t 60 a",
     ):
         assert ask(cluster, "--", *split(line), env=env)["max_gpu_hours"] == 1, line
+    # srun reads the older name no more: it makes a job of its own.
+    assert ask(cluster, "--", "srun", "-G1", "-t", "60", "a", env={"SLURM_JOBID": "123"})["max_gpu_hours"] == 1
     gone = ask(cluster, "--", "srun", "-G1", "a", env={"SLURM_JOB_ID": "99"})
+    assert gone["why"][1].endswith("unset SLURM_JOB_ID SLURM_JOBID")
     assert gone["verdict"] == "no" and "not in your queue" in gone["why"][0]
     cluster.script("squeue", "echo down >&2; exit 1")
     down = ask(cluster, "--", "srun", "-G1", "a", env=env)
@@ -313,14 +445,20 @@ def test_the_partition_could_not_be_asked(cluster: World) -> None:
     """What the words say holds; what they leave open is not made up; the deadline is kept."""
     cluster.script("sinfo", f"echo 'sinfo: error {NAME!r}' >&2; exit 1")
     answer = ask(cluster, "--", "srun", "-G2", "-t", "60", "a")
-    assert (answer["verdict"], answer["max_gpu_hours"]) == ("yes", 2) and answer["unknown"]
+    # The partition may give whole nodes.
+    assert (answer["verdict"], answer["gpus"], answer["max_gpu_hours"]) == ("yes", None, None) and answer["unknown"]
+    assert answer["limit_s"] == 3600 and "whole nodes" in answer["why"][0]
+    assert "(at least 2 GPUs × 1:00:00)" in cluster.run("cost", "--", "srun", "-G2", "-t", "60", "a")[1]
     answer = ask(cluster, "--", "srun", "-G2", "a")
-    assert (answer["verdict"], answer["gpus"], answer["max_gpu_hours"]) == ("yes", 2, None)
+    assert (answer["verdict"], answer["gpus"], answer["max_gpu_hours"]) == ("yes", None, None)
     assert cluster.run("cost", "--", "srun", "-G2", "a")[1].startswith(
         "yes: it costs GPU-hours, how many could not be told"
     )
     assert ask(cluster, "--", "srun", "--exclusive", "a")["verdict"] == "unknown"
     assert ask(cluster, "--", "srun", "a")["verdict"] == "unknown"
+    cluster.script("sinfo", f"exec /bin/cat {cluster.folder}/sinfo")
+    answer = ask(cluster, "--", "srun", "-p", "mian", "-G1", "-t", "60", "a")
+    assert (answer["gpus"], answer["max_gpu_hours"]) == (None, None) and "mian" in answer["unknown"][0]
     cluster.script("sinfo", "/bin/sleep 60; /bin/sleep 60")
     answer = ask(cluster, "--", "srun", "-G1", "a", env={"HANDWASH_DEADLINE": "1"})
     assert "in time" in answer["unknown"][0]
@@ -436,12 +574,12 @@ def test_foreign_text_stays_harmless(cluster: World) -> None:
 
 
 def test_wrong_usage(cluster: World) -> None:
-    assert cluster.run("cost", "srun -G1 -t60 ./a.out")[1].startswith("yes: at most 1 GPU-hours")
+    assert cluster.run("cost", "srun -G1 -t60 ./a.out")[1].startswith("yes: at most 1 GPU-hour (")
     for words in ([], ["--"], ["--json"], ["--jason", "--", "ls"], ["nowhere.sh"], ["./nowhere"]):
         code, out, err = cluster.run("cost", *words)
         assert (code, out) == (2, "") and err, words
     # Without the dashes too, where no file is meant.
-    assert cluster.run("cost", "srun", "-G1", "-t60", "a", "--json")[1].startswith("yes: at most 1 GPU-hours")
+    assert cluster.run("cost", "srun", "-G1", "-t60", "a", "--json")[1].startswith("yes: at most 1 GPU-hour (")
     assert cluster.run("--json", "cost", "--", "ls")[1].startswith("{")
     assert "SCRIPT" in cluster.run("cost", "--help")[1]
 
@@ -451,8 +589,20 @@ def test_a_pipe_in_the_place_of_a_script_does_not_hold_it_up(cluster: World) -> 
 
     path = cluster.folder / "pipe"
     os.mkfifo(path)
-    assert ask(cluster, "--", "sbatch", str(path))["verdict"] == "unknown"
-    assert ask(cluster, "--", "bash", str(path))["verdict"] == "unknown"
+    for line in (["sbatch"], ["bash"], ["python"], []):
+        answer = ask(cluster, "--", *line, str(path))
+        assert answer["verdict"] == "unknown" and str(path) in answer["unknown"][0], line
+    assert "no regular file" in answer["unknown"][0]
+
+
+def test_one_deadline_for_all_of_it(cluster: World) -> None:
+    """However much hangs."""
+    for name in ("sinfo", "squeue"):
+        cluster.script(name, "/bin/sleep 60")
+    line = "; ".join(["srun -M far -G1 a", "srun -G1 a", "srun --jobid=5 a", "python x.py", "srun -M away -G1 a"])
+    begun = time.monotonic()
+    answer = ask(cluster, "--", "bash", "-c", line, env={"HANDWASH_DEADLINE": "1.5", "SLURM_JOB_ID": None})
+    assert time.monotonic() - begun < 3 and answer["max_gpu_hours"] is None
 
 
 def test_it_is_started_from_anywhere(cluster: World, tmp_path: Path) -> None:
@@ -463,4 +613,4 @@ def test_it_is_started_from_anywhere(cluster: World, tmp_path: Path) -> None:
     done = subprocess.run(
         [*line, "cost", "--", "srun", "-G1", "-t60", "a"], env=cluster.env, capture_output=True, text=True, timeout=30
     )
-    assert done.stdout.startswith("yes: at most 1 "), done
+    assert done.stdout.startswith("yes: "), done

@@ -54,7 +54,7 @@ def part(asked: Request, partitions: Partitions) -> tuple[Part, list[str], list[
         chosen, complaint = _chosen(asked, partitions)
         if complaint:
             unknown.append(complaint)
-    low, high = _count(asked, chosen, why)
+    low, high = _count(asked, chosen, why, unknown)
     if asked.strange:
         sentence = _("Whether {name} is a kind of GPU is not known here, so there is no upper bound.")
         unknown.append(sentence.format(name=asked.strange))
@@ -110,10 +110,12 @@ def _limit(asked: Request, chosen: tuple[Limits, ...] | None, why: list[str]) ->
     return longest, True
 
 
-def _count(asked: Request, chosen: tuple[Limits, ...] | None, why: list[str]) -> tuple[Fraction, Fraction | None]:
+def _count(
+    asked: Request, chosen: tuple[Limits, ...] | None, why: list[str], unknown: list[str]
+) -> tuple[Fraction, Fraction | None]:
     """The fewest and the most GPUs, in whichever of the partitions; None for the most where that cannot be told."""
     if chosen is not None:
-        found = [_in_partition(asked, one, why) for one in chosen]
+        found = [_in_partition(asked, one, why, unknown) for one in chosen]
         highs = [high for _low, high in found]
         return min(low for low, _high in found), None if None in highs else max(
             high for high in highs if high is not None
@@ -132,7 +134,7 @@ def _count(asked: Request, chosen: tuple[Limits, ...] | None, why: list[str]) ->
     return bounds[0], None
 
 
-def _in_partition(asked: Request, one: Limits, why: list[str]) -> tuple[Fraction, Fraction | None]:
+def _in_partition(asked: Request, one: Limits, why: list[str], unknown: list[str]) -> tuple[Fraction, Fraction | None]:
     each = _each_node(asked, one.groups)
     nodes = _nodes(asked, len(each))
     low, high = _asked_for(asked, nodes, one.groups, why)
@@ -143,7 +145,7 @@ def _in_partition(asked: Request, one: Limits, why: list[str]) -> tuple[Fraction
     strange = next((group.strange for group in one.groups if group.strange), "")
     if whole and strange:
         sentence = _("Nodes of partition {name} have a resource {resource}, which may be a kind of GPU.")
-        why.append(sentence.format(name=one.name, resource=strange))
+        unknown.append(sentence.format(name=one.name, resource=strange))
         return low, None
     if not whole or not each or not each[-1]:
         return low, high

@@ -138,12 +138,14 @@ def _cannot_judge(what: str) -> Cost:
 
 def _starter(command: str, name: str, words: list[str], place: Place, sources: Sources) -> Cost:
     """srun, salloc, sbatch; and what the command behind their options makes besides."""
+    # Within a job srun makes steps alone.
+    makes_jobs = command != "srun" or not place.inside
     try:
         found = jobs.of(command, words, place.env, sources, inside=place.inside, moved=place.moved)
     except Unreadable as reason:
         sentence = _("{program} would refuse it, or reads it in another way: {reason}")
-        return Cost(UNKNOWN, unknown=(sentence.format(program=name, reason=reason),))
-    costs = [found.cost]
+        return Cost(UNKNOWN, unknown=(sentence.format(program=name, reason=reason),), starts=makes_jobs)
+    costs = [replace(found.cost, starts=makes_jobs and found.cost.verdict == UNKNOWN)]
     # The programs of a step are found on its node, with the PATH that it has there.
     inside = replace(place, inside=True, env={**place.env, "SLURM_JOB_ID": _NEW_JOB})
     for inner in found.commands:
@@ -335,12 +337,13 @@ def _scontrol(words: list[str]) -> Cost:
     sentence = _(
         "scontrol {verb} changes the scheduler's state: a job that it lets start or run on costs what it asked for."
     )
-    return Cost(UNKNOWN, unknown=(sentence.format(verb=verb),))
+    return Cost(UNKNOWN, unknown=(sentence.format(verb=verb),), starts=True)
 
 
 def _program(name: str, words: list[str], place: Place, sources: Sources) -> Cost:
     """Any other program: it may start jobs by its words, it may be a script that does; else the node decides."""
-    line = " ".join(words)
+    # What a script named first makes of it is read in full below.
+    line = " ".join((name, *words[1:]) if INTERPRETER.fullmatch(name) else words[1:])
     if name in ("make", "gmake"):
         line += " ./GNUmakefile ./makefile ./Makefile"
     found = signs.in_text(line, _reader(place, sources), inside=place.inside)

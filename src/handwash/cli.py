@@ -236,7 +236,7 @@ def _since(text: str) -> float:
     try:
         return since.parse(text, world.now())
     except ValueError:
-        sentence = _("{text} is no time in the past. For example: {examples}")
+        sentence = _("{text} cannot be read as a time, or is still to come. For example: {examples}")
         raise argparse.ArgumentTypeError(sentence.format(text=repr(text), examples=since.EXAMPLES)) from None
 
 

@@ -127,9 +127,16 @@ def warn(line: str) -> None:
 
 
 def table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO | None = None, numeric: str = ""
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    stream: TextIO | None = None,
+    numeric: str = "",
+    whole: str = "",
 ) -> None:
-    """A table of foreign text, made harmless, its columns in line whatever their width. `numeric`: columns set right."""
+    """A table of foreign text, made harmless, its columns in line whatever their width. `numeric`: columns set right.
+
+    `whole`: further columns whose words are not broken over lines.
+    """
     target = sys.stdout if stream is None else stream
     world.add_site_packages()
     import io
@@ -147,12 +154,14 @@ def table(
         emoji=False,
         force_terminal=coloured(target),
         no_color=not coloured(target),
-        width=_columns(target),
+        width=columns(target),
     )
     made = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for place, heading in enumerate(headings):
         right = str(place) in numeric
-        made.add_column(heading, justify="right" if right else "left", no_wrap=right, overflow="fold")
+        made.add_column(
+            heading, justify="right" if right else "left", no_wrap=right or str(place) in whole, overflow="fold"
+        )
     for row in rows:
         made.add_row(*(Text(harmless(cell)) for cell in row))
     console.print(made)
@@ -160,7 +169,7 @@ def table(
         say(line, target)
 
 
-def _columns(stream: TextIO) -> int:
+def columns(stream: TextIO) -> int:
     """The width of the terminal behind a stream; where there is none, enough for a row on one line."""
     try:
         if stream.isatty():

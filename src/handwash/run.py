@@ -135,11 +135,14 @@ def left() -> float | None:
     return None if _look_ends_at is None else max(0.0, _look_ends_at - world.monotonic())
 
 
-def looks(questions: Mapping[str, Callable[[], Any]], deadline: float) -> dict[str, Any]:
+def looks(
+    questions: Mapping[str, Callable[[], Any]], deadline: float, notice: tuple[float, Callable[[], None]] | None = None
+) -> dict[str, Any]:
     """Asks all questions side by side, each in a process of its own; an answer is plain data or `Unknown`.
 
     A look can hang for ever in the kernel (NVML on a wedged driver, /proc/PID/cmdline of a process in D state, a dead home
     server). So it is left alone at the deadline (seconds), killed without being waited for. Answers travel by marshal.
+    `notice`: seconds, and what is called where they pass without all answers.
     """
     from handwash.model import Unknown
 
@@ -154,7 +157,8 @@ def looks(questions: Mapping[str, Callable[[], Any]], deadline: float) -> dict[s
             except OSError as error:
                 answers[name] = Unknown(_("No process could be started to look: {error}.").format(error=error.strerror))
         names = list(started)
-        chunks, timed_out, _capped = _read_all([started[name][1] for name in names], ends_at)
+        handles = [started[name][1] for name in names]
+        chunks, timed_out, _capped = _read_all(handles, ends_at, notice=notice)
         for name, data in zip(names, chunks):
             answers[name] = _answer(data, deadline, timed_out)
     finally:
@@ -217,7 +221,12 @@ def _fork_look(question: Callable[[], Any], inherited: list[int], ends_at: float
         os._exit(0)
 
 
-def _read_all(handles: list[int], ends_at: float, cap: float = float("inf")) -> tuple[list[bytes], bool, bool]:
+def _read_all(
+    handles: list[int],
+    ends_at: float,
+    cap: float = float("inf"),
+    notice: tuple[float, Callable[[], None]] | None = None,
+) -> tuple[list[bytes], bool, bool]:
     """Reads every handle to its end, closes it; says whether the deadline came first, or the cap, which ends it all."""
     parts: dict[int, list[bytes]] = {handle: [] for handle in handles}
     waiting = dict.fromkeys(handles, 0)
@@ -225,13 +234,18 @@ def _read_all(handles: list[int], ends_at: float, cap: float = float("inf")) -> 
     for handle in handles:
         poll.register(handle, select.POLLIN)
     timed_out = capped = False
+    notice_at = world.monotonic() + notice[0] if notice else ends_at
     try:
         while waiting and not capped:
-            left = ends_at - world.monotonic()
-            if left <= 0:
+            now = world.monotonic()
+            if notice and now >= notice_at:
+                notice[1]()
+                notice, notice_at = None, ends_at
+            left = min(ends_at, notice_at) - now
+            if ends_at <= now:
                 timed_out = True
                 break
-            for handle, _event in poll.poll(left * 1000):
+            for handle, _event in poll.poll(max(0.0, left) * 1000):
                 chunk = os.read(handle, 65536)
                 if not chunk:
                     poll.unregister(handle)

@@ -82,7 +82,8 @@ class Month:
 class Usage:
     """`source`: sacct; squeue where the accounting could not be read; None where nothing could be.
 
-    `doubts`: why there may be more.
+    `doubts`: why it may be another sum, more of it unless `unsure`: a run counted until now of which nobody said that it still
+    runs.
     """
 
     since: float
@@ -91,6 +92,7 @@ class Usage:
     counted: tuple[Counted, ...]
     months: tuple[Month, ...]
     doubts: tuple[str, ...]
+    unsure: bool = False
 
     @property
     def gpu_hours(self) -> float | None:
@@ -148,8 +150,25 @@ def usage(
     end = max([until, *(run.last for run in runs)])
     counted = [count(run, begin, end) for run in runs if run.last > begin]
     doubts += _doubts(counted)
+    unsure = [] if source != "sacct" else [one.run.id for one in counted if one.run.running and one.run.gpus != 0]
+    if unsure and isinstance(queue, Unknown):
+        sentence = ngettext(
+            "Job {jobs} is counted until now; whether it still runs could not be told: {why}",
+            "Jobs {jobs} are counted until now; whether they still run could not be told: {why}",
+            len(unsure),
+        )
+        doubts.append(sentence.format(jobs=_named(unsure), why=queue.why))
     counted.sort(key=_order)
-    return Usage(begin, until, source, tuple(counted), _months(runs, begin, until, end), tuple(dict.fromkeys(doubts)))
+    months = _months(runs, begin, until, end)
+    return Usage(
+        begin,
+        until,
+        source,
+        tuple(counted),
+        months,
+        tuple(dict.fromkeys(doubts)),
+        bool(unsure) and isinstance(queue, Unknown),
+    )
 
 
 def _order(one: Counted) -> tuple[bool, float, float]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
+import struct
+import subprocess
+import termios
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.test_front_door import NAME, World, shape
+from tests.contract.test_front_door import HANDWASH, NAME, World, shape
 from tests.contract.test_front_door import world as world
 
 from handwash.schedulers.slurm import FIELD, RECORD
@@ -293,7 +298,63 @@ def test_records_that_lag_behind(records: Records) -> None:
     # With the controller down there is nobody to say that it is gone.
     records.world.script("squeue", "exit 1")
     code, answer = ask(records)
-    assert (code, answer["gpu_hours"]) == (0, 81)
+    assert (code, answer["known"], answer["gpu_hours"]) == (3, False, 81) and "still runs" in answer["why"]
+    # Counted until now, which may be too much.
+    assert "Total: 81.00 GPU-hours" in records.world.run("usage", "--since", "24h")[1]
+
+
+def test_a_year_that_there_cannot_be(records: Records) -> None:
+    """No fault: the records cannot be read."""
+    for stamp in ("0001-01-01T00:00:00", "1969-06-01T00:00:00", "9999-12-31T23:59:59"):
+        for changes in ({"Start": stamp}, {"End": stamp}):
+            records.are(record(7, **changes))
+            code, answer = ask(records, TZ="Asia/Shanghai")
+            assert (code, answer["known"]) == (3, False) and stamp in answer["why"]
+    records.are(record(7))
+    code, answer = ask(records, since="1969", TZ="America/New_York")
+    assert (code, answer["gpu_hours"]) == (0, 4)
+
+
+def on_a_terminal(records: Records, columns: int, *words: str, **env: str) -> str:
+    """What a person sees in a terminal of so many columns."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    done = subprocess.Popen(
+        [*HANDWASH, "usage", *words], env={**records.world.env, **env}, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            seen += chunk
+    except OSError:
+        pass  # the last writer is gone
+    finally:
+        os.close(ours)
+        done.wait(30)
+    return re.sub(r"\x1b\[[0-9;]*m", "", seen.decode()).replace("\r", "")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 75, 120])
+def test_narrow_terminals(records: Records, columns: int) -> None:
+    """A job is one line with its numbers whole, whatever has to be left out; a word is never broken."""
+    records.are(record(123456, hours=4, begun=5, gpus=8, name="a job with a name of several words"))
+    lines = on_a_terminal(records, columns, "--since", "24h").splitlines()
+    (row,) = [line for line in lines if line.startswith("123456")]
+    assert len(row) <= columns and "32.00" in row and "4:00:00" in row
+    assert ("COMPLETED" in row) == (columns >= 50) and (re.search(r" \d{4}-\d\d-\d\d \d\d:\d\d ", row) is not None) == (
+        columns >= 70
+    )
+
+
+def test_a_person_who_waits_is_told_for_what(records: Records) -> None:
+    """On a terminal, after two seconds; a script reads nothing of it."""
+    records.are(record(7), then="exec /bin/sleep 100")
+    shown = on_a_terminal(records, 80, "--since", "24h", HANDWASH_DEADLINE="0.3")
+    assert shown.startswith("Waiting for sacct, Slurm's accounting, for 3 s at most.\n")
+    assert "Waiting" not in "".join(map(str, records.world.run("usage", env={"HANDWASH_DEADLINE": "0.3"})))
+    records.are(record(7))
+    assert "Waiting" not in on_a_terminal(records, 80, "--since", "24h")
 
 
 def test_more_than_a_look_may_usually_print(records: Records) -> None:

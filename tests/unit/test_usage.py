@@ -111,7 +111,9 @@ def test_no_end_on_record() -> None:
     found = told(runs(1, 20), ran(1, 1, id="8", number="8"))
     assert found.gpu_hours == 2 and not found.running and "7" in found.doubts[0]
     assert [one.gpu_hours for one in found.counted if one.run.lost] == [None]
-    assert told(runs(1, 20), queue=Unknown("down")).gpu_hours == 40
+    unsure = told(runs(1, 20), queue=Unknown("down"))
+    assert unsure.gpu_hours == 40 and unsure.unsure and "7" in unsure.doubts[0] and "down" in unsure.doubts[0]
+    assert not told(ran(1, 20), runs(1, 20, gpus=0), queue=Unknown("down")).doubts
     assert not told(runs(1, 20, gpus=0)).doubts
 
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _PATIENCE = 10
 # A month of somebody who submits arrays of thousands; a job takes some 300 bytes.
 _OUTPUT_CAP = 64 * 1024 * 1024
+# On a terminal it is said then what is waited for.
+_NOTICE_S = 2.0
+# Narrower than these, a terminal has no room for when a job began, and then for its state and name.
+_NARROW, _NARROWEST = 70, 50
 # A screenful; --json has them all.
 _SHOWN_JOBS = 20
 
@@ -54,12 +58,19 @@ def _ask(settings: Config, begin: float, until: float) -> tuple[Runs, Runs]:
     sacct = slurm_accounting.sacct_argv(uid, begin, delimiter)
     squeue = slurm_accounting.queue_argv(uid)
     said = run.looks(
-        {"sacct": lambda: _answer(sacct, deadline), "squeue": lambda: _answer(squeue, settings.deadline)}, deadline
+        {"sacct": lambda: _answer(sacct, deadline), "squeue": lambda: _answer(squeue, settings.deadline)},
+        deadline,
+        (_NOTICE_S, lambda: _say_what_is_waited_for(deadline)) if sys.stderr.isatty() else None,
     )
     accounting = _read(said["sacct"], lambda result: slurm_accounting.parse_sacct(result, delimiter))
     if not isinstance(accounting, Unknown) and accounting and all(one.gpus == 0 for one in accounting):
         accounting = _unless_unrecorded(accounting, settings.deadline)
     return accounting, _read(said["squeue"], lambda result: slurm_accounting.parse_queue(result, until))
+
+
+def _say_what_is_waited_for(deadline: float) -> None:
+    sentence = _("Waiting for sacct, Slurm's accounting, for {seconds} s at most.")
+    render.warn(sentence.format(seconds=f"{deadline:g}"))
 
 
 def _answer(argv: list[str], timeout: float) -> tuple[Any, ...]:
@@ -132,7 +143,14 @@ def _jobs(counted: list[sums.Counted]) -> None:
         return
     headings = [_("job"), _("state"), _("GPUs"), _("time"), _("GPU-hours"), _("started"), _("name")]
     shown = counted[:_SHOWN_JOBS]
-    render.table(headings, [_row(one) for one in shown], numeric="234")
+    columns = render.columns(sys.stdout)
+    kept = [0, 2, 3, 4] if columns < _NARROWEST else [0, 1, 2, 3, 4, 6] if columns < _NARROW else list(range(7))
+    render.table(
+        [headings[place] for place in kept],
+        [[row[place] for place in kept] for row in map(_row, shown)],
+        numeric="".join(str(kept.index(place)) for place in (2, 3, 4)),
+        whole="".join(str(kept.index(place)) for place in (1, 5) if place in kept),
+    )
     rest = counted[_SHOWN_JOBS:]
     if rest:
         sentence = ngettext(
@@ -160,16 +178,25 @@ def _total(found: sums.Usage) -> None:
     """The last lines: the sum, by whom, and what each further hour costs."""
     if found.gpu_hours is None:
         return
+    many = 1 if _hours(found.gpu_hours, True) == "1.00" else 2
     if found.source == "sacct":
         whole, part = (
-            _("Total: {hours} GPU-hours, by Slurm's accounting."),
-            _("At least {hours} GPU-hours, by Slurm's accounting."),
+            ngettext(
+                "Total: {hours} GPU-hour, by Slurm's accounting.",
+                "Total: {hours} GPU-hours, by Slurm's accounting.",
+                many,
+            ),
+            ngettext(
+                "At least {hours} GPU-hour, by Slurm's accounting.",
+                "At least {hours} GPU-hours, by Slurm's accounting.",
+                many,
+            ),
         )
     else:
         whole = part = _(
             "At least {hours} GPU-hours, by what the queue still shows: jobs that run, or ended minutes ago."
         )
-    line = part if found.doubts else whole
+    line = part if found.doubts and not found.unsure else whole
     render.say(render.style(line.format(hours=_hours(found.gpu_hours, True)), "bold", sys.stdout))
     if found.running:
         sentence = ngettext(

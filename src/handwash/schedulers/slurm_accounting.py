@@ -30,6 +30,8 @@ _TIMES = ("StartTime", "EndTime")
 _WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
 # A controller on another host has another clock.
 _CLOCKS_APART_S = 60
+# So that each time has a local one too.
+_LAST_YEAR = 9999
 
 
 def sacct_argv(uid: int, since: float, delimiter: str) -> list[str]:
@@ -110,14 +112,20 @@ def _run(row: dict[str, str]) -> Run | None:
 
 
 def parse_utc(text: str) -> float | None:
-    """Seconds since the epoch of `2026-11-30T21:00:00` in UTC; None of `Unknown`, `None`, `N/A`, `NONE`."""
+    """Seconds since the epoch of `2026-11-30T21:00:00` in UTC; None of `Unknown`, `None`, `N/A`, `NONE`.
+
+    Raises CouldNotTell for a year that no clock of Slurm's can have: it counts seconds since 1970.
+    """
     stamp = text.strip()
     if len(stamp) != 19 or stamp[10] != "T":
         return None
     try:
-        return datetime.fromisoformat(stamp).replace(tzinfo=timezone.utc).timestamp()
+        moment = datetime.fromisoformat(stamp).replace(tzinfo=timezone.utc)
     except ValueError:
         return None
+    if not 1970 <= moment.year < _LAST_YEAR:
+        raise CouldNotTell(_("Slurm's records name a time that there cannot be: {time}.").format(time=stamp))
+    return moment.timestamp()
 
 
 def queue_argv(uid: int) -> list[str]:

@@ -431,6 +431,10 @@ def test_inside_an_allocation(cluster: World) -> None:
         "sudo srun -G1 -t 60 a",
     ):
         assert ask(cluster, "--", *split(line), env=env)["max_gpu_hours"] == 1, line
+    path = cluster.folder / "answer"
+    path.write_text(path.read_text().replace("gres:gpu:2", "N/A"))
+    idle = ask(cluster, "--", "srun", "a", env=env)
+    assert "holds no GPU and costs no GPU-hours" in idle["why"][1]
     # srun reads the older name no more: it makes a job of its own.
     assert ask(cluster, "--", "srun", "-G1", "-t", "60", "a", env={"SLURM_JOBID": "123"})["max_gpu_hours"] == 1
     gone = ask(cluster, "--", "srun", "-G1", "a", env={"SLURM_JOB_ID": "99"})

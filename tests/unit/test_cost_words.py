@@ -239,6 +239,13 @@ def test_partitions():
         0,
     )
     assert parsed() == ()
+    (odd,) = parsed(ROW.replace("shard:a100:16", "dcu:4(S:0),tmpdisk:10,card:8"))
+    assert (odd.groups[0].gpus, odd.groups[0].strange, main.groups[0].strange, short.groups[0].strange) == (
+        8,
+        "card",
+        "",
+        "",
+    )
     assert parsed("CLUSTER: x\n" + ROW)[0].name == "main"
 
 

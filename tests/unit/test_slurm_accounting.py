@@ -90,6 +90,7 @@ def test_states() -> None:
     ("tres", "gpus"),
     [
         *(("", 0), ("cpu=1,gres/gpu=4", 4), ("gres/gpu:a100=2,gres/gpu:v100=1", 3)),
+        *(("gres/dcu=4,gres/dcu:Z100=4", 4), ("gres/npu=8", 8)),
         *(("gres/shard=3,gres/mps=50", 0), ("gres/gpu=x", None)),
     ],
 )
@@ -257,6 +258,7 @@ def test_any_queue(text: str) -> None:
         ("AccountingStorageTRES   = cpu,mem,energy,node,billing,fs/disk,vmem,pages\n", False),
         ("AccountingStorageTRES   = cpu,mem,gres/gpu\n", True),
         ("AccountingStorageTRES   = cpu,gres/gpu:a100,gres/gpu:v100\n", True),
+        ("AccountingStorageTRES   = cpu,gres/dcu\n", True),
         ("AccountingStorageTRES   = cpu,gres/gpumem,gres/gpuutil\n", False),
         ("", None),
         ("slurm_load_ctl_conf error: Unable to contact slurm controller\n", None),

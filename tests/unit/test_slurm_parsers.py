@@ -238,6 +238,12 @@ def test_times_and_numbers_never_fail(text: str) -> None:
         ({"tres_per_node": "gres:shard:3"}, 0),
         ({"tres_per_node": "gres:mps:50"}, 0),
         ({"tres_alloc": "gres/gpu=1,gres/shard=4"}, 1),
+        # By the names that AMD's, Hygon's, Ascend's and other sites give them.
+        ({"tres_alloc": "cpu=2,gres/dcu=4,gres/dcu:Z100=4"}, 4),
+        ({"tres_alloc": "gres/gpu=1,gres/npu:910b=2,gres/npu:310=1"}, 4),
+        ({"tres_per_node": "gres:mlu:2"}, 2),
+        ({"tres_per_node": "gres:tmpdisk:2"}, 0),
+        ({"tres_alloc": "gres/gcd=many"}, None),
         ({}, 0),
         # Whole nodes: all their GPUs, which only the accounting counts.
         ({"OverSubscribe": "NO", "tres_per_node": "gres:gpu:1"}, None),

@@ -166,6 +166,8 @@ def test_patience_has_an_end(monkeypatch):
     [
         ("JobId=1 JOB_GRES=gpu:a100:2 Nodes=n1 GRES=gpu:a100:1(IDX:0)", 2),
         ("JobId=1 JOB_GRES=gpu:1,shard:4,gpu:h200:2", 3),
+        ("JobId=1 JOB_GRES=dcu:Z100:4,gpu:1", 5),
+        ("JobId=1 TRES=cpu=1,gres/npu=8", 8),
         ("JobId=1 JOB_GRES=mps:100", 0),
         ("JobId=1 JOB_GRES=gpu", 1),
         ("JobId=1 TRES=cpu=1,node=1,gres/gpu=4", 4),

@@ -193,8 +193,10 @@ def _total(found: sums.Usage) -> None:
             ),
         )
     else:
-        whole = part = _(
-            "At least {hours} GPU-hours, by what the queue still shows: jobs that run, or ended minutes ago."
+        whole = part = ngettext(
+            "At least {hours} GPU-hour, by what the queue still shows: jobs that run, or ended minutes ago.",
+            "At least {hours} GPU-hours, by what the queue still shows: jobs that run, or ended minutes ago.",
+            many,
         )
     line = part if found.doubts and not found.unsure else whole
     render.say(render.style(line.format(hours=_hours(found.gpu_hours, True)), "bold", sys.stdout))

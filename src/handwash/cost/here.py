@@ -90,6 +90,8 @@ def rate(job: str, row: Union[Job, None]) -> str:
     if row is None or row.gpus is None:
         sentence = _("Job {job} is billed for the GPUs that it holds until it ends, whether they are used or not.")
         return sentence.format(job=job)
+    if row.gpus == 0:
+        return _("Job {job} holds no GPU and costs no GPU-hours.").format(job=job)
     sentence = ngettext(
         "Job {job} holds {count} GPU and is billed {count} GPU-hour each hour until it ends, whether it is used or not.",
         "Job {job} holds {count} GPUs and is billed {count} GPU-hours each hour until it ends, whether they are used or not.",

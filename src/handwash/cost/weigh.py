@@ -279,7 +279,12 @@ def _compound(code: str, place: Place, sources: Sources, what: str) -> Cost:
     """Shell code with loops, functions and the like: unknown where anything in it may start a job or runs elsewhere."""
     found = signs.in_text(code, _reader(place, sources), inside=place.inside, code=True)
     if found.word:
-        return replace(_cannot_judge(what), starts=bool(signs.JOB.search(found.word)) or not place.inside)
+        sentence = _(
+            "{what}: {word} stands in this shell code, which is more than a list of commands, and cannot be judged."
+        )
+        reason = sentence.format(what=what.replace(DYNAMIC, "$…")[:60], word=found.word.strip("\"'"))
+        # A command whose name is in a variable is a weak sign: wrappers along the PATH are full of them.
+        return Cost(UNKNOWN, unknown=(reason,), starts="$" not in found.word)
     if found.unread and not place.inside:
         return Cost(UNKNOWN, unknown=tuple(_not_read(path) for path in found.unread[:3]))
     return _at_this_place(what.replace(DYNAMIC, "$…")[:60], place, sources)
@@ -402,5 +407,5 @@ def _at_this_place(name: str, place: Place, sources: Sources) -> Cost:
     cost = here.program(name, place.env, sources.here())
     if cost.verdict != NO or name in SHELLS:
         return cost
-    sentence = _("That holds unless {program} submits jobs by itself, which is not seen here.")
+    sentence = _("That holds unless {program} submits jobs itself, which is not seen here.")
     return replace(cost, why=(*cost.why, sentence.format(program=name)))

@@ -318,6 +318,8 @@ SUBMITTERS = {
     "nested.sh": "if true; then bash loop.sh; fi",
     "submit.py": "import subprocess\nsubprocess.run(['sbatch', 'job.sh'])",
     "calls.sh": "python submit.py",
+    "forgets.sh": "unset SLURM_JOB_ID; bash steps.sh",
+    "trap.sh": "trap ./loop.sh EXIT; for n in 1 2; do git bisect run ./loop.sh; done",
     "requeue.sh": "scontrol requeue $SLURM_JOB_ID",
 }
 
@@ -325,7 +327,7 @@ SUBMITTERS = {
 @pytest.mark.parametrize("name", SUBMITTERS)
 def test_a_script_that_submits(cluster: World, name: str) -> None:
     """Alone, within a job, and as a batch script: never a no, and no upper bound."""
-    for one, text in SUBMITTERS.items():
+    for one, text in {**SUBMITTERS, "steps.sh": "for n in 1 2; do srun --gres=gpu:2 a; done"}.items():
         (cluster.folder / one).write_text(f"#!/bin/bash\n# not sbatch\n{text}\n")
         (cluster.folder / one).chmod(0o755)
     here: dict[str, Any] = {"cwd": cluster.folder}

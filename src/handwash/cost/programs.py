@@ -88,9 +88,9 @@ _FILES = N_("{program} runs on the CPU alone.")
 INTERPRETER = re.compile(r"(?:i?python|pypy|perl|ruby|lua|julia|node|Rscript|php|tclsh)[\d.]*", re.ASCII)
 # Of the harmless ones, those that run a command which stands among their words; the rest never does.
 RUNS_WORDS = frozenset(
-    "ed emacs info less more nano nvim pico rsync scp sed sftp sort split strigger svn tar trap vi view vim zip".split()
+    "ed emacs info less more nano nvim pico rsync scp sed sftp sort split strigger svn tar vi view vim zip".split()
 )
-# These too, but not by these words: what follows them is text for people.
+# git does too, but not behind these of its words: what follows them is text for people.
 GIT_TEXT = frozenset("add branch commit log mv rm status tag".split())
 
 # Each program with its reason.

@@ -77,8 +77,8 @@ def in_text(
     """
     seen = set() if seen is None else seen
     text = _without_comments(text)
-    sign = JOB if inside and not _FORGETS.search(text) else ANY
-    found = sign.search(text) or (_ELSEWHERE.search(text) if code and not inside else None)
+    inside = inside and not _FORGETS.search(text)
+    found = (JOB if inside else ANY).search(text) or (_ELSEWHERE.search(text) if code and not inside else None)
     if found:
         return Signs(found[1])
     unread: list[str] = []

@@ -111,16 +111,21 @@ def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
         starts = bool(signs.JOB.search(" ".join((name, *words[1:]))))
         return Cost(UNKNOWN, unknown=(sentence.format(program=name),), starts=starts)
     if name in HARMLESS:
-        sign = signs.ANY.search(" ".join(words[1:])) if _runs_words(name, words) else None
-        return _stands_in_words(name, sign[1]) if sign else Cost(NO, (_(HARMLESS[name]).format(program=name),))
+        starter = _starter_in_words(name, words, deeper, sources)
+        return _stands_in_words(name, starter) if starter else Cost(NO, (_(HARMLESS[name]).format(program=name),))
     return _program(name, words, deeper, sources)
 
 
-def _runs_words(name: str, words: list[str]) -> bool:
-    """Whether a program that is harmless by itself may run a command that stands in its words."""
-    if name == "git":
-        return words[1:2] != [] and words[1] not in GIT_TEXT
-    return name in RUNS_WORDS or (name == "man" and any(word.startswith("-") for word in words[1:]))
+def _starter_in_words(name: str, words: list[str], place: Place, sources: Sources) -> str:
+    """The starter in the words of a program that is harmless by itself, where it may run a command that stands there, or ""."""
+    line = " ".join(words[1:])
+    if name == "trap" or (name == "git" and words[1:2] != [] and words[1] not in GIT_TEXT):
+        return signs.in_text(line, _reader(place, sources), inside=_makes_steps(place)).word
+    if name in RUNS_WORDS or (name == "man" and any(word.startswith("-") for word in words[1:])):
+        # What files of theirs hold is text to them.
+        found = signs.ANY.search(line)
+        return found[1] if found else ""
+    return ""
 
 
 def _stands_in_words(name: str, starter: str) -> Cost:
@@ -277,7 +282,7 @@ def _code(code: str, place: Place, sources: Sources, what: str = "") -> Cost:
 
 def _compound(code: str, place: Place, sources: Sources, what: str) -> Cost:
     """Shell code with loops, functions and the like: unknown where anything in it may start a job or runs elsewhere."""
-    found = signs.in_text(code, _reader(place, sources), inside=place.inside, code=True)
+    found = signs.in_text(code, _reader(place, sources), inside=_makes_steps(place), code=True)
     if found.word:
         sentence = _(
             "{what}: {word} stands in this shell code, which is more than a list of commands, and cannot be judged."
@@ -292,6 +297,11 @@ def _compound(code: str, place: Place, sources: Sources, what: str) -> Cost:
 
 def _not_read(path: str) -> str:
     return _("{path}, which it runs, could not be read.").format(path=path)
+
+
+def _makes_steps(place: Place) -> bool:
+    """Whether srun makes no job here: in one that is judged already, with its number still in the environment."""
+    return place.inside and bool(place.env.get("SLURM_JOB_ID"))
 
 
 def _reader(place: Place, sources: Sources) -> Callable[[str], Union[str, Unknown, None]]:
@@ -351,7 +361,7 @@ def _program(name: str, words: list[str], place: Place, sources: Sources) -> Cos
     line = " ".join((name, *words[1:]) if INTERPRETER.fullmatch(name) else words[1:])
     if name in ("make", "gmake"):
         line += " ./GNUmakefile ./makefile ./Makefile"
-    found = signs.in_text(line, _reader(place, sources), inside=place.inside)
+    found = signs.in_text(line, _reader(place, sources), inside=_makes_steps(place))
     if found.word:
         return _stands_in_words(name, found.word)
     cost = _at_this_place(name, place, sources)
@@ -368,7 +378,7 @@ def _program(name: str, words: list[str], place: Place, sources: Sources) -> Cos
             # A wrapper along the PATH may be more than can be read here; a sign in it counts all the same.
             if known.verdict != UNKNOWN or known.starts or "/" in words[0]:
                 return known
-        starter = signs.in_text(text, _reader(place, sources), inside=place.inside).word
+        starter = signs.in_text(text, _reader(place, sources), inside=_makes_steps(place)).word
         if starter:
             return _stands_in_words(name, starter)
     if cost.verdict != NO or place.inside:

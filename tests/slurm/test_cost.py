@@ -69,6 +69,14 @@ LINES = (
     "-N1-2 --gres=gpu:1 -t 7 # at most",
     "-n4 --gres=gpu:1 -t 7 # at most",
     "-N1-2 --exclusive -t 7 # at most",
+    "-N2 -B 1:1 --gpus-per-task=1 -t 7",
+    "-B 2 --gpus-per-task=1 -t 7",
+    "-N1 -B 2:*:1 --gpus-per-task=1 -t 7",
+    "-N2 --ntasks-per-gpu=2 -t 7",
+    "-N2 --ntasks-per-gpu=1 --sockets-per-node=2 -t 7",
+    "-n4 --ntasks-per-gpu=2 --spread-job -t 7",
+    "-N2 -w n1 -m arbitrary --gres=gpu:1 -t 7",
+    "--spread-job --ntasks-per-gpu=2 --gres=gpu:1 -t 7 # at most",
 )
 SCRIPTS = {
     "quoting and comments": (
@@ -254,6 +262,33 @@ def test_the_environment(cluster: Cluster) -> None:
     with running(cluster, "sbatch", "--parsable", *words, env=env) as found:
         compare(answer, found)
         assert (answer["gpus"], answer["limit_s"]) == (2, 420)
+
+
+def test_what_stands_behind_the_script_is_its_own(cluster: Cluster) -> None:
+    """A colon and options there: sbatch submits all the same."""
+    path = cluster.home("alice") / "own.sh"
+    path.write_text("#!/bin/bash\nexec sleep 600\n")
+    path.chmod(0o644)
+    words = ("-G1", "-t", "7", str(path), ":", "--help")
+    answer = said(cluster, "--", "sbatch", *words)
+    with running(cluster, "sbatch", "--parsable", *words) as found:
+        compare(answer, found)
+
+
+def test_the_older_name_of_a_jobs_number(cluster: Cluster) -> None:
+    """SLURM_JOBID alone makes no step: srun makes a job."""
+    words = ("srun", "-G1", "-t", "7", "sleep", "600")
+    env = {"SLURM_JOBID": "99999"}
+    answer = said(cluster, "--", *words, env=env)
+    child = cluster.popen([*words], user="alice", env=env)
+    try:
+        assert wait_until(lambda: any(job.state == "RUNNING" for job in cluster.jobs()), 20)
+        (job,) = cluster.jobs()
+        compare(answer, records(cluster, job.id))
+    finally:
+        cluster.run(["scancel", "--user", cluster.account("alice").pw_name])
+        child.wait(40)
+    assert cluster.wait_no_jobs(40)
 
 
 def test_srun_itself(cluster: Cluster) -> None:

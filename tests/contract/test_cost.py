@@ -233,7 +233,11 @@ UNKNOWN = [
     "python -c 'import submitit'",
     "snakemake --jobs 4",
     "python train.py -m hydra/launcher=submitit_slurm",
+    "bash --rcfile x",
+    "bash -c 'cd / && ./a.out'",
+    "bash -c 'ls > >(sbatch job.sh)'",
     # Within a job that has no GPU.
+    "srun --prolog=/bin/sbatch -n1 a",
     "srun -n1 qsub job.sh",
     "srun -n1 bash -c '$SUBMIT job.sh'",
     "sbatch --wrap '/usr/bin/sbatch next.sh'",
@@ -335,6 +339,8 @@ def test_a_script_that_submits(cluster: World, name: str) -> None:
     for line in (run, [f"./{name}"], [str(cluster.folder / name)], ["torchrun", *run], ["timeout", "5", *run]):
         if name != "requeue.sh":
             assert ask(cluster, "--", *line, **here)["verdict"] == "unknown", line
+        (cluster.folder / "list").write_text(f"0 true\n1 {' '.join(run)}\n")
+        assert ask(cluster, "--", "srun", "-n2", "--multi-prog", "list", **here)["verdict"] == "unknown"
         for starter in (["srun", "-n1"], ["salloc", "-n1"], ["srun", "-n1", "nice"]):
             assert ask(cluster, "--", *starter, *line, **here)["verdict"] == "unknown", (starter, line)
         answer = ask(cluster, "--", "srun", "-G1", "-t", "60", *line, **here)

@@ -57,7 +57,7 @@ def of(
         raise Unreadable(_("An option is in a variable."))
     if line.has("test-only"):
         return Found(Cost(NO, (_("--test-only asks when it would start, and makes no job."),)))
-    commands = tuple(one.command for one in line.components if one.command) if command != "sbatch" else ()
+    commands = _commands(line) if command != "sbatch" else ()
     if command == "srun":
         step = _step(line, env, sources, inside)
         if step is not None:
@@ -67,6 +67,17 @@ def of(
         return Found(_batch(line, given, env, sources, moved))
     back = "exit" if line.has("pty") or (command == "salloc" and not line.has("no-shell")) else "scancel"
     return Found(_new_job(command, [()] * len(given), given, env, sources, [], [], back), commands)
+
+
+def _commands(line: CommandLine) -> tuple[tuple[str, ...], ...]:
+    """What srun or salloc runs: the commands, each line of a file of them (srun(1), --multi-prog), and before and after."""
+    commands = [one.command for one in line.components if one.command]
+    if line.has("multi-prog"):
+        # A line is the tasks' numbers and a command: as code, a program of that name whose words are searched.
+        commands = [("sh", *words[:1]) for words in commands]
+    around = ("prolog", "epilog", "task-prolog", "task-epilog")
+    programs = [option.value for one in line.components for option in one.options if option.name in around]
+    return (*commands, *((program,) for program in programs if program))
 
 
 def _without_the_scripts_words(line: CommandLine, words: Sequence[str]) -> CommandLine:

@@ -88,6 +88,8 @@ class _Reader:
             place += 1
         while place < len(self.code) and self.code[place] in " \t":
             place += 1
+        if self.code.startswith(("<(", ">("), place):
+            raise Compound
         self.place = place
         if place < len(self.code) and self.code[place] not in "\n;|&<>()":
             self._word()

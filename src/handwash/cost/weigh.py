@@ -226,8 +226,8 @@ def _shell(name: str, words: list[str], place: Place, sources: Sources) -> Cost:
         if word == "--":
             break
         if word.startswith("--"):
-            if word in ("--rcfile", "--init-file") and words:
-                del words[0]
+            if word in ("--rcfile", "--init-file"):
+                return _cannot_judge(f"{name} {word}")
             continue
         code = code or "c" in word
         # `-o pipefail`, `-O extglob`, also bundled.
@@ -383,7 +383,10 @@ def _program(name: str, words: list[str], place: Place, sources: Sources) -> Cos
             return _stands_in_words(name, starter)
     if cost.verdict != NO or place.inside:
         return cost
-    if text is None and not (path is not None and place.moved):
+    if text is None and path is not None and place.moved and not os.path.isabs(path):
+        sentence = _("The folder in which {path} is looked for is not this one.")
+        return Cost(UNKNOWN, unknown=(sentence.format(path=path),))
+    if text is None:
         return _no_such_program(words[0], sources)
     if isinstance(text, Unknown):
         return Cost(UNKNOWN, unknown=(text.why,))

@@ -363,7 +363,16 @@ def test_scripts_without_a_sign_stay_a_no(cluster: World) -> None:
     path = batch(cluster, text, name="clean.sh")
     (cluster.folder / "clean.sh").chmod(0o755)
     (cluster.folder / "train.py").write_text("import os\nprint(os.environ['SLURM_JOB_ID'])\n")
-    for line in (["bash", path], ["./clean.sh"], ["python", "train.py"], ["python", "nowhere.py"], ["make", "all"]):
+    (cluster.home / "clean.sh").write_text(f"#!/bin/sh\n{text}\n")
+    (cluster.home / "clean.sh").chmod(0o755)
+    for line in (
+        ["bash", path],
+        ["./clean.sh"],
+        ["bash", "-c", "~/clean.sh"],
+        ["python", "train.py"],
+        ["python", "nowhere.py"],
+        ["make", "all"],
+    ):
         answer = ask(cluster, "--", *line, **here)
         assert answer["verdict"] == "no" and "unless" in " ".join(answer["why"]), line
     script = ["#SBATCH -G1 -t 60", 'echo "SLURM_JOB_ID=$SLURM_JOB_ID"', "source ~/env/activate", "srun python train.py"]

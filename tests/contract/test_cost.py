@@ -368,7 +368,7 @@ def test_scripts_without_a_sign_stay_a_no(cluster: World) -> None:
     for line in (
         ["bash", path],
         ["./clean.sh"],
-        ["bash", "-c", "~/clean.sh"],
+        ["bash", "-c", "~/clean.sh; bash ~/clean.sh"],
         ["python", "train.py"],
         ["python", "nowhere.py"],
         ["make", "all"],

@@ -169,6 +169,7 @@ JOBS = {
     "srun --gres=gpu:1,foo:2 -t 1:0:0 a": ("yes", None, H, None),
     # Not too little, where the number of tasks or nodes follows from something else.
     "sbatch -p free -B 2:2 --gpus-per-task=1 -t 1:0:0 --wrap a": ("yes", 4, H, 4),
+    "sbatch -p free -B 2:1 --gres=gpu:1 -t 1:0:0 --wrap a": ("yes", 2, H, 2),
     "srun -p free -N1 -B 2:*:1 --gpus-per-socket=1 -t 1:0:0 a": ("yes", 2, H, 2),
     "sbatch -N2 -B 1-2:3 --gpus-per-task=1 -t 1:0:0 --wrap a": ("yes", 6, H, 6),
     "sbatch -N2 --ntasks-per-gpu=2 --cores-per-socket=4 -t 1:0:0 --wrap a": ("yes", 4, H, 4),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from fractions import Fraction
 
 import pytest
@@ -196,6 +197,19 @@ def test_several_commands_add_up(lines):
 def test_a_script_that_runs_itself_comes_to_an_end():
     looping = sources(program=lambda _path: "#!/bin/sh\n" + "./self.sh\n" * 50)
     assert weigh(["./self.sh"], {}, looping).verdict == verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "piece", [";", "a;", "a=", "/", "sh -a ", "$a ", "unset ", "do ", "-srun", "\\\n", "'", "a.sh "]
+)
+def test_a_file_that_is_one_long_line_does_not_hold_it_up(piece):
+    """The time that it takes grows no faster than the text."""
+    text = piece * (256 * 1024 // len(piece))
+    begun = time.monotonic()
+    for code in (text, "if " + text):
+        found = weigh(["./x"], {}, sources(program=lambda path, code=code: code if path == "./x" else None))
+        assert found.verdict in (verdict.NO, verdict.UNKNOWN)
+    assert time.monotonic() - begun < 15
 
 
 @given(st.fractions(0, 1000))

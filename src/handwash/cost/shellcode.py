@@ -74,10 +74,9 @@ class _Reader:
         place = self.place
         while place < len(self.code) and self.code[place] in "0123456789":
             place += 1
-        rest = self.code[place:]
-        if rest.startswith("&>") and place == self.place:
+        if self.code.startswith("&>", place) and place == self.place:
             place += 1
-        elif not rest.startswith((">", "<")):
+        elif not self.code.startswith((">", "<"), place):
             return False
         if self.code.startswith(("<<", "<(", ">("), place):
             if not self.code.startswith("<<<", place):

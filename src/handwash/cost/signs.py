@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # What makes jobs wherever it stands, within a job too: Slurm's two, those of other schedulers, and libraries for them.
 _JOB = (
     "salloc|sbatch|scrontab|qsub|qlogin|qrsh|bsub|jsub|dsub|msub|pjsub|yhbatch|yhalloc|condor_submit|snakemake|nextflow|"
-    r"qlaunch|submitit\w*|dask_jobqueue|SLURMCluster|SlurmCluster|drmaa|pyslurm|simple_slurm|scontrol\s+requeue\w*"
+    r"qlaunch|submitit\w*|dask_jobqueue|SLURMCluster|SlurmCluster|drmaa|pyslurm|simple_slurm|scontrol\s{1,9}requeue\w*"
 )
 _STEP = "safe-srun|srun|yhrun"
 # `/usr/bin/sbatch` is one, `job.sbatch`, `sbatch.log`, `--sbatch` and the folder `sbatch/` are none.
@@ -27,24 +27,31 @@ _AROUND = r"(?<![\w.-])({})(?![\w.\-/])"
 JOB = re.compile(_AROUND.format(_JOB))
 ANY = re.compile(_AROUND.format(f"{_JOB}|{_STEP}"))
 # srun makes a step within a job, but not where the number of the job is taken away before.
+# All repetitions are bounded: a file may be one line of 256 KiB.
 _FORGETS = re.compile(
-    r"\bunset\b[^\n;]*\bSLURM_JOB|(?:\s-u\s*|--unset[= ])SLURM_JOB|(?:^|[;&\s])SLURM_JOB_ID=(?:\"\"|'')?(?=[\s;]|$)|"
-    r"\benv\s+(?:-i|-|--ignore-environment)\s|\bsudo\s[^\n;]*\bsrun\b|(?:pop\(\s*|\bdel\s[^\n]*)['\"]SLURM_JOB",
+    r"\bunset\b[^\n;]{0,200}?\bSLURM_JOB|(?:\s-u\s{0,9}|--unset[= ])SLURM_JOB|(?:^|[;&\s])SLURM_JOB_ID=(?:\"\"|'')?(?=[\s;]|$)|"
+    r"\benv\s{1,9}(?:-i|-|--ignore-environment)\s|\bsudo\s[^\n;]{0,200}?\bsrun\b|"
+    r"(?:pop\(\s{0,9}|\bdel\s[^\n]{0,200}?)['\"]SLURM_JOB",
     re.MULTILINE,
 )
 # Other machines and schedulers where a command stands, in code that is more than a list of commands.
-_FIRST = r"(?:^|[;&|(`{{]|\b(?:do|then|else|exec|nohup|time|eval)\s)\s*(?:\S*/)?({})(?=[\s;&|)`]|$)"
+_FIRST = r"(?:^|[;&|(`{{]|\b(?:do|then|else|exec|nohup|time|eval)\s)[ \t]{{0,200}}(?:[\w.~/+-]{{0,200}}/)?({})(?=[\s;&|)`]|$)"
 _ELSEWHERE = re.compile(
-    _FIRST.format("at|batch|clush|parallel|pdsh|rsh|screen|slogin|ssh|tmux|xargs|zellij|eval|[\"']?\\$\\S+"),
+    _FIRST.format(r"at|batch|clush|parallel|pdsh|rsh|screen|slogin|ssh|tmux|xargs|zellij|eval|[\"']?\$\S{1,80}"),
     re.MULTILINE,
 )
-_INTERPRETERS = r"(?:ba|da|k|mk|z|a|c|tc|fi)?sh|python[\d.]*|perl|Rscript|node|ruby|julia|lua|php|tclsh|expect"
-_WORD = r"'[^'\n]*'|\"[^\"\n]*\"|[^\s;|&<>()'\"`]+"
-_RUN = re.compile(rf"(?:^|[\s;&|(`'\"/])({_INTERPRETERS})((?:\s+-[^\s;|&]*)*)\s+({_WORD})", re.MULTILINE)
-_SOURCE = re.compile(rf"(?:^|[;&|({{`]|\b(?:do|then|else)\s)\s*(?:source|\.)\s+({_WORD})", re.MULTILINE)
+_INTERPRETERS = r"(?:ba|da|k|mk|z|a|c|tc|fi)?sh|python[\d.]{0,9}|perl|Rscript|node|ruby|julia|lua|php|tclsh|expect"
+_WORD = r"'[^'\n]{0,400}'|\"[^\"\n]{0,400}\"|[^\s;|&<>()'\"`]{1,400}"
+_RUN = re.compile(
+    rf"(?:^|[\s;&|(`'\"/])({_INTERPRETERS})((?:[ \t]{{1,40}}-[^\s;|&]{{0,100}}){{0,9}})[ \t]{{1,40}}({_WORD})",
+    re.MULTILINE,
+)
+_SOURCE = re.compile(
+    rf"(?:^|[;&|({{`]|\b(?:do|then|else)\s)[ \t]{{0,200}}(?:source|\.)[ \t]{{1,40}}({_WORD})", re.MULTILINE
+)
 _PATH = re.compile(
-    r"(?:^|[\s;&|(`'\"=])((?:~|\.{1,2}|\$\w+|\$\{\w+\})?/[\w./+${}-]+|[\w+-][\w.+-]*\.(?:sh|bash|py|pl|R|slurm|sbatch|job))"
-    r"(?=[\s;&|)`'\"]|$)",
+    r"(?:^|[\s;&|(`'\"=])((?:~|\.{1,2}|\$\w{1,80}|\$\{\w{1,80}\})?/[\w./+${}-]{1,400}|"
+    r"[\w+-][\w.+-]{0,200}\.(?:sh|bash|py|pl|R|slurm|sbatch|job))(?=[\s;&|)`'\"]|$)",
     re.MULTILINE,
 )
 _CODE_OPTION = re.compile(r"(?<![\w-])-[A-Za-z]*[ce]\b")

@@ -600,6 +600,7 @@ def test_wrong_usage(cluster: World) -> None:
     for words in ([], ["--"], ["--json"], ["--jason", "--", "ls"], ["nowhere.sh"], ["./nowhere"]):
         code, out, err = cluster.run("cost", *words)
         assert (code, out) == (2, "") and err, words
+    assert "no regular file" in cluster.run("cost", str(cluster.folder))[2]
     # Without the dashes too, where no file is meant.
     assert cluster.run("cost", "srun", "-G1", "-t60", "a", "--json")[1].startswith("yes: at most 1 GPU-hour (")
     assert cluster.run("--json", "cost", "--", "ls")[1].startswith("{")

@@ -61,7 +61,9 @@ def command(settings: Config, words: list[str]) -> int:
         as_json = as_json or "--json" in words[1:]
         words = ["sbatch", "--", os.path.abspath(words[0])]
     elif len(words) == 1 and ("/" in words[0] or "." in words[0][1:]) and not weigh.is_code(words[0]):
-        render.warn(_("handwash: there is no file {path}.").format(path=repr(words[0])))
+        there = os.path.exists(words[0])
+        sentence = _("handwash: {path} is no regular file.") if there else _("handwash: there is no file {path}.")
+        render.warn(sentence.format(path=repr(words[0])))
         return Exit.USAGE
     if not words:
         render.warn(_("handwash: cost needs a command or a script: handwash cost -- COMMAND…"))

@@ -68,6 +68,7 @@ def test_quoted_words_of_a_list_come_through_whole(lines, between):
         ("a \"b c\"'d'\\ e", [["a", "b cd e"]]),
         ("a $B ${C:-x} \"$D\" '$E' \\$F", [["a", DYNAMIC, DYNAMIC, DYNAMIC, "$E", "$F"]]),
         ("a \\\nb", [["a", "b"]]),
+        ("a\\\nb \"c\\\nd\" 'e\\\nf' > \\\n g \\\n; h", [["ab", "cd", "e\\\nf"], ["h"]]),
         ("'if' a", [["if", "a"]]),
         ("", []),
         ("# nothing", []),

@@ -21,7 +21,7 @@ def commands(code: str) -> list[list[str]]:
 
     In each word `DYNAMIC` stands for what a variable would put there.
     """
-    return _Reader(code.replace("\\\n", "")).read()
+    return _Reader(code).read()
 
 
 class _Reader:
@@ -36,6 +36,8 @@ class _Reader:
             letter = self.code[self.place]
             if letter in " \t\r":
                 self.place += 1
+            elif self.code.startswith("\\\n", self.place):
+                self.place += 2
             elif letter == "#":
                 self._skip_line()
             elif self._redirection():
@@ -85,8 +87,8 @@ class _Reader:
         place += 1
         while place < len(self.code) and self.code[place] in ">&|":
             place += 1
-        while place < len(self.code) and self.code[place] in " \t":
-            place += 1
+        while self.code.startswith((" ", "\t", "\\\n"), place):
+            place += 2 if self.code[place] == "\\" else 1
         if self.code.startswith(("<(", ">("), place):
             raise Compound
         self.place = place
@@ -104,7 +106,9 @@ class _Reader:
             if letter in "()":
                 raise Compound
             self.place += 1
-            if letter == "\\":
+            if letter == "\\" and self.code.startswith("\n", self.place):
+                self.place += 1
+            elif letter == "\\":
                 quoted = True
                 kept.append(self.code[self.place : self.place + 1])
                 self.place += 1
@@ -134,6 +138,8 @@ class _Reader:
                 return
             if letter == "\\" and self.code[self.place : self.place + 1] in ("$", "`", '"', "\\"):
                 kept.append(self.code[self.place])
+                self.place += 1
+            elif letter == "\\" and self.code.startswith("\n", self.place):
                 self.place += 1
             elif letter == "`":
                 raise Compound

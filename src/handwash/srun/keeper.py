@@ -68,9 +68,13 @@ class Plan:
     name: str = ""
     sid: int = 0
     started: float = 0.0
+    # The given job is named by SLURM_JOBID alone, which srun passes over (seen with 22.05) or, in old releases, does not.
+    is_doubtful: bool = False
 
     def target(self, report: Report) -> Target:
-        return Target(report.jobs, report.step, not self.given_jobs, self.cluster)
+        """What there is to confirm. A job that srun has reported and nobody has given is its own."""
+        own = not self.given_jobs or (self.is_doubtful and not set(self.given_jobs).intersection(report.jobs))
+        return Target(report.jobs, report.step, own, self.cluster)
 
 
 class Keeper:

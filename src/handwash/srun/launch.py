@@ -145,6 +145,11 @@ def given_jobs(line: CommandLine) -> tuple[str, ...]:
     return tuple(job for job in jobs if job)
 
 
+def is_doubtful(line: CommandLine) -> bool:
+    """Whether a job is named by the old variable alone (see `keeper.Plan`)."""
+    return line.get("jobid") is None and "SLURM_JOB_ID" not in world.env and "SLURM_JOBID" in world.env
+
+
 def wait_for(child: int, twin: Twin | None) -> int:
     """Waits for srun beside it in the process group; answers its wait status.
 
@@ -263,8 +268,9 @@ def begin_watch(
             line.get("job-name") or world.env.get("SLURM_JOB_NAME") or os.path.basename(line.components[0].command[0])
         )
     plan = keeper.Plan(
-        orders.session, orders.grace, given_jobs(line), cluster, way.supervised, name, os.getsid(0), world.now()
-    )
+        orders.session, orders.grace, given_jobs(line), cluster, way.supervised, name, os.getsid(0), world.now(),
+        is_doubtful(line),
+    )  # fmt: skip
     main = record.Main(orders.session, label, orders.folder)
     link = keeper.Link(pipe, plan, main)
     link.tell("srun", child, identity.start_of(child) or 0)

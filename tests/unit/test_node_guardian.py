@@ -105,6 +105,25 @@ def test_what_a_living_task_starts_meanwhile_is_spared(started: list[subprocess.
         assert [pid for pid, _began in found] == [lost]
 
 
+def test_a_step_of_a_living_task_is_spared(
+    monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
+) -> None:
+    """`srun` within a task makes one, and its processes are not below that task. With no other task it is the lost one's."""
+    monkeypatch.setattr(search, "job_and_step", lambda: ("42", "0"))
+    mine = {"HANDWASH_SESSION": SESSION, "SLURM_JOB_ID": "42"}
+    living = start(started, **mine, SLURM_STEP_ID="0")
+    lost = start(started, **mine, SLURM_STEP_ID="0")
+    cleared = start(started, HANDWASH_SESSION=SESSION)
+    step = start(started, **mine, SLURM_STEP_ID="1")
+
+    def found(*roots: int) -> set[int]:
+        one = Search(Orders(SESSION, 0.0, "", {}), set(), lambda: list(roots))
+        return {pid for pid, _began in one.look()[0]}
+
+    assert wait_until(lambda: found() == {living, lost, cleared, step}, 5)
+    assert found(living) == {lost, cleared}
+
+
 def test_a_search_that_does_not_come_to_rest_is_incomplete(
     monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
 ) -> None:

@@ -107,26 +107,6 @@ def test_another_one_takes_the_place_of_one_that_died(tmp_path: Path) -> None:
     assert (item["outcome"], item["left"]) == ("clean", [])
 
 
-def test_one_is_made_for_the_end_though_many_were_killed_at_once(tmp_path: Path) -> None:
-    """Too many in a row are given up for the time; the last word is said all the same."""
-    session = Local(tmp_path, f"{UNSEEN}; exec sleep {STAYS}")
-    killed = 0
-    while killed < 40 and wait_until(lambda: bool(session.guardians()), 0.5):
-        for pid in session.guardians():
-            kill(pid)
-            killed += 1
-            assert wait_until(lambda pid=pid: identity(pid) is None, 5)
-    assert 2 <= killed < 40
-    assert wait_until(lambda: len(sleepers()) == 2, 10)
-    naps = [pid for pid in sleepers() if processes.arguments(pid)[1] == STAYS]
-    os.kill(naps[0], signal.SIGTERM)
-    _out, errors = session.child.communicate(timeout=20)
-    assert errors == "handwash: 1 process ended\n"
-    assert sleepers() == []
-    item = session.record()
-    assert (item["outcome"], item["left"]) == ("clean", [])
-
-
 @pytest.mark.parametrize("member", ["inner", "outer"])
 def test_killed_together_with_one_supervisor(tmp_path: Path, member: str) -> None:
     """The other supervisor makes a new guardian, whatever of the two it notices first."""

@@ -18,7 +18,8 @@ from handwash.node.traces import with_cookie, with_mark
 from handwash.node.wire import Orders
 from handwash.srun import confirm
 
-SESSION = "20260101-000000-0123456789ab"
+# No other run of these tests has its mark.
+SESSION = f"20260101-000000-{os.getpid():012x}"
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_the_mark_goes_with_descent_alone(started: list[subprocess.Popen[bytes]]
     """Whatever became of parent and environment; a process with another mark, a session's other step, or none is not it."""
     orders = Orders(SESSION, 1.0, "", {})
     mark = orders.mark()
-    assert mark != Orders(SESSION[:-1] + "c", 1.0, "", {}).mark()
+    assert mark != Orders("20260101-000000-0123456789ab", 1.0, "", {}).mark()
 
     def marked(value: int) -> subprocess.Popen[bytes]:
         """A shell that marks itself and starts a sleeper without environment, parent or session of its own."""

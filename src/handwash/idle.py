@@ -27,9 +27,10 @@ class Doing:
     """What one GPU of the job does. `word`, of which `empty` and `held` are idle, and only `unknown` is not known:
 
     empty: nobody is on it · held: somebody is, and does nothing · cpu: whoever holds it computes on the CPU · disk: or waits
-    in the kernel, for a disk most often · busy · busy-lately: it was, at a look less than `idle_after` ago · job-started, program-started: less than
-    `idle_after` ago · unknown. `over_s`: how many seconds the driver's samples cover, None for one instant. `since`: the
-    first of the looks that have not found it busy, with none since that has (seconds since the epoch).
+    in the kernel, for a disk most often · busy · busy-lately: it was, at a look less than `idle_after` ago · job-started,
+    program-started: less than `idle_after` ago · unknown. `over_s`: how many seconds the driver's samples cover, None for
+    one instant. `since`: the first of the earlier looks that have not found it busy, with none since that has (seconds since
+    the epoch).
     """
 
     gpu: Gpu

@@ -73,7 +73,7 @@ def _idle(idle: list[Doing], job: Job, is_all: bool, at_work: bool) -> str:
     # That is said of all of them, so it is the last of the first looks.
     since = max(one.since or world.now() for one in shown)
     if world.now() - since >= _WORTH_SAYING_S:
-        parts.append(_("No look since {time} has found a GPU of these busy.").format(time=clock(since)))
+        parts.append(_("Not seen busy since {time}.").format(time=clock(since)))
     if at_work:
         parts.append(_("Programs of yours are at work there without them."))
     elif is_all and job.interactive:

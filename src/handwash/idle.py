@@ -45,7 +45,7 @@ class Doing:
 
 @frozen
 class Load:
-    """What processes did between two readings: `cores` that each has kept busy; `on_disk`: those in state D (proc(5))."""
+    """What processes did for a moment: `cores` that each has kept busy; `on_disk`: those mostly in state D (proc(5))."""
 
     cores: Mapping[int, float]
     on_disk: frozenset[int] = frozenset()

@@ -18,9 +18,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# Between two readings of CPU time, which has a grain of 10 ms. Waited only where a GPU would be called idle.
-_READING_S = 0.25
+# Readings of CPU time, which has a grain of 10 ms, and of the state; and the time between two of them. Taken only where a
+# GPU would be called idle.
+_READINGS = 6
+_PAUSE_S = 0.05
+# In how many of them whoever waits for a disk has to be seen to: a program that starts others (vfork(2)) is in state D too.
+_ON_DISK = 3
 _CAP = 256 * 1024
+# Rows: more GPUs than one node has, many times over.
+_KEPT = 200
 # A clock that was set back must not make a look of the future.
 _FUTURE_S = 60.0
 
@@ -47,7 +53,7 @@ def take(survey: Survey, idle_after: float) -> tuple[tuple[Doing, ...], bool]:
     at_work = False
     if any(one.is_idle for one in doing):
         load = read_load(idle.of_job(survey, uid).union(*(idle.family(one.gpu, survey, uid) for one in doing)))
-        at_work = load.word(frozenset((*load.cores, *load.on_disk))) != ""
+        at_work = load.word(frozenset(load.cores)) == "cpu"
         doing = idle.weigh(survey, uid, now, after_s, seen, load)
     for one in doing:
         busy_at, quiet_at = seen.get(idle.key(one.gpu), (0.0, 0.0))
@@ -55,8 +61,7 @@ def take(survey: Survey, idle_after: float) -> tuple[tuple[Doing, ...], bool]:
             rows[job, idle.key(one.gpu)] = (now, 0.0)
         elif one.gpu.utilisation is not None:
             rows[job, idle.key(one.gpu)] = (busy_at, quiet_at or now)
-    living = None if isinstance(survey.jobs, Unknown) else {row.number for row in survey.jobs}
-    _note({place: times for place, times in rows.items() if living is None or place[0] in living})
+    _note(rows)
     return doing, at_work
 
 
@@ -65,15 +70,19 @@ def read_load(pids: Iterable[int]) -> Load:
     pids = frozenset(pids)
     if not pids:
         return Load({})
-    before, begun = {pid: _reading(pid) for pid in pids}, world.monotonic()
-    world.pause(_READING_S)
-    after, elapsed = {pid: _reading(pid) for pid in pids}, max(world.monotonic() - begun, 0.001)
+    begun = world.monotonic()
+    readings = [{pid: _reading(pid) for pid in pids}]
+    for _time in range(_READINGS - 1):
+        world.pause(_PAUSE_S)
+        readings.append({pid: _reading(pid) for pid in pids})
+    elapsed = max(world.monotonic() - begun, 0.001)
     cores, on_disk = {}, set()
     for pid in pids:
-        first, last = before[pid], after[pid]
+        first, last = readings[0][pid], readings[-1][pid]
         if first is not None and last is not None and first[0] == last[0]:
             cores[pid] = (last[1] - first[1]) / elapsed
-            on_disk |= {pid} if "D" in (first[2], last[2]) else set()
+            states = [seen[2] for reading in readings if (seen := reading[pid]) is not None]
+            on_disk |= {pid} if states.count("D") >= _ON_DISK else set()
     return Load(cores, frozenset(on_disk))
 
 
@@ -112,10 +121,10 @@ def _rows(now: float) -> dict[tuple[str, str], tuple[float, float]]:
 
 
 def _note(rows: Mapping[tuple[str, str], tuple[float, float]]) -> None:
-    """A disk that is full or read-only costs the note."""
+    """Writes the newest of them. A disk that is full or read-only costs the note."""
+    newest = sorted(rows.items(), key=lambda row: max(row[1]))[-_KEPT:]
     lines = [
-        f"{identity.boot_id()} {job} {gpu} {busy_at:.0f} {quiet_at:.0f}"
-        for (job, gpu), (busy_at, quiet_at) in rows.items()
+        f"{identity.boot_id()} {job} {gpu} {busy_at:.0f} {quiet_at:.0f}" for (job, gpu), (busy_at, quiet_at) in newest
     ]
     try:
         paths.write_whole(_path(), ("\n".join(lines) + "\n").encode("utf-8", "replace"))

@@ -193,7 +193,11 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str, settings: Conf
         receipt.say(way.warning)
     changes = Changes(pipe, line, broadcast)
     changes.set(entry.MARK, entry.mark(srun))
-    orders = Orders(session, settings.grace, where, changes.back, own=not given_jobs(line))
+    # With --pty the terminal is the program's: there the banner and `handwash` inside the job say it.
+    wanted = way.supervised and bool(where) and not line.has("quiet", "pty")
+    terminal = receipt.terminal() if wanted else ""
+    idle_s = max(settings.idle_after * 60, 1.0) if terminal else 0.0
+    orders = Orders(session, settings.grace, where, changes.back, own=not given_jobs(line), idle_s=idle_s)
     words = build(line, way, orders, changes, pipe)
     if words is None:
         way = unsupervised("--multi-prog")
@@ -213,7 +217,7 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str, settings: Conf
     watch: tuple[keeper.Plan, record.Main, keeper.Link] | None = None
     twin: Twin | None = None
     try:
-        watch = begin_watch(line, way, orders, label, pipe, child)
+        watch = begin_watch(line, way, orders, label, pipe, child, terminal)
         twin = Twin()
     except Exception as error:
         receipt.say_fault(error)
@@ -250,7 +254,7 @@ def prepare(copy: Copy, pipe: Pipe) -> Broadcast | None:
 
 
 def begin_watch(
-    line: CommandLine, way: Way, orders: Orders, label: str, pipe: Pipe, child: int
+    line: CommandLine, way: Way, orders: Orders, label: str, pipe: Pipe, child: int, terminal: str
 ) -> tuple[keeper.Plan, record.Main, keeper.Link]:
     """Starts the keeper."""
     from handwash.srun import keeper, record
@@ -263,7 +267,16 @@ def begin_watch(
             line.get("job-name") or world.env.get("SLURM_JOB_NAME") or os.path.basename(line.components[0].command[0])
         )
     plan = keeper.Plan(
-        orders.session, orders.grace, given_jobs(line), cluster, way.supervised, name, os.getsid(0), world.now()
+        orders.session,
+        orders.grace,
+        given_jobs(line),
+        cluster,
+        way.supervised,
+        name,
+        os.getsid(0),
+        world.now(),
+        terminal,
+        orders.idle_s,
     )
     main = record.Main(orders.session, label, orders.folder)
     link = keeper.Link(pipe, plan, main)

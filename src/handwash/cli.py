@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 # The words of each command, for --help, in the order in which a person meets them.
 COMMANDS: dict[str, str] = {
-    "status": N_("where am I, what do I hold and what does it cost, who is on the GPUs, what is left over"),
+    "status": N_(
+        "where am I, what do I hold and what does it cost, who is on the GPUs, are they idle, what is left over"
+    ),
     "where": N_("what kind of node this is, with the evidence"),
     "check": N_("the triple check: queue, GPUs, processes"),
     "clean": N_("end what is left over, and show what came back"),

@@ -320,3 +320,25 @@ def test_the_load_of_real_processes() -> None:
             child.wait()
         assert waits.stdout is not None
         waits.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("states", "word"), [("DDDDDD", "disk"), ("SDSDSD", "disk"), ("SSDSSS", ""), ("SSSSDD", ""), ("RRRRRR", "")]
+)
+def test_the_state_of_who_waits_in_the_kernel(monkeypatch: pytest.MonkeyPatch, states: str, word: str) -> None:
+    """In several readings: a program that starts another one is in state D for a moment as well (vfork(2))."""
+    letters = iter(states)
+    monkeypatch.setattr(idle_looks, "_reading", lambda pid: (1, 5.0, next(letters)))
+    assert idle_looks.read_load((77,)).word(frozenset((77,))) == word
+
+
+def test_the_note_stays_small(looks: Any, tmp_path: Path) -> None:
+    """The newest are kept, of however many jobs."""
+    path = tmp_path / "state" / f"idle.{world.host()}"
+    path.parent.mkdir()
+    path.write_text("".join(f"{identity.boot_id()} {n} GPU-0 0 {NOW - n:.0f}\n" for n in range(50, 1500)))
+    looks(0, gpu())
+    kept = path.read_text().splitlines()
+    assert (
+        len(kept) == 200 and any(" 42 GPU-0 " in line for line in kept) and any(" 50 GPU-0 " in line for line in kept)
+    )

@@ -15,16 +15,25 @@ from handwash.frozen import replace
 from handwash.model import Job, Survey, Unknown
 from handwash.node import wire
 
+# Nobody waits for it, but the guardian takes what is silent for long for hung.
+_LONGEST_S = 20.0
+
 
 def look(settings: Config, words: list[str]) -> int:
     """`words`: how long GPUs may do nothing and how old the step is, in seconds. The queue is not asked: a job of a thousand
     nodes would ask it a thousand times at once."""
-    after_s, age_s = float(words[0]), float(words[1])
-    # Loading it takes longer than the answer: nothing for a session that is switched off on this node.
+    try:
+        after_s, age_s = float(words[0]), float(words[1])
+    except ValueError:
+        return Exit.USAGE
     if settings.disable:
         return Exit.CLEAN
-    seen = survey.take(settings.deadline, only=("gpus", "processes", "node"))
-    os.write(1, (wire.join(word(seen, after_s, age_s)) + "\n").encode())
+    seen = survey.take(min(settings.deadline, _LONGEST_S), only=("gpus", "processes", "node"))
+    try:
+        os.write(1, (wire.join(word(seen, after_s, age_s)) + "\n").encode())
+    except OSError:
+        # The guardian has died meanwhile.
+        pass
     return Exit.CLEAN
 
 

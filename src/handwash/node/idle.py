@@ -26,7 +26,7 @@ else:
 # Seconds. A little more than `idle_s` before the first look: a program that came with the task is old enough then.
 AFTERWARDS = 1.1
 SHORTEST, LONGEST = 1.0, 3600.0
-# Longer than a check's deadline is at most by far; what takes so long hangs.
+# Longer than a look may take (`commands.idle_look`) by far: what takes so long hangs.
 PATIENCE = 60.0
 ANSWER_CAP = 4096
 # Linux numbers (signal(7)): INT, PIPE, XFSZ.

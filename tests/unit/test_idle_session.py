@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import pty
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -195,7 +198,9 @@ def test_once_in_each_stretch(told: list[str], monkeypatch: pytest.MonkeyPatch) 
         return [record.PartWord(**{**plain, "node": node, "idle": row}) for node, row in rows.items()]
 
     monkeypatch.setattr(record, "parts_of", parts_of)
-    teller = Teller(SESSION, "/where", "/dev/pts/0")
+    places: dict[int, bool] = {77: True}
+    monkeypatch.setattr(idle_told, "is_in_foreground", places.__getitem__)
+    teller = Teller(SESSION, "/where", "/dev/pts/0", 77)
 
     def turns(count: int, **changes: tuple[str, ...]) -> int:
         rows.clear()
@@ -214,6 +219,11 @@ def test_once_in_each_stretch(told: list[str], monkeypatch: pytest.MonkeyPatch) 
     assert turns(1, n1=(), n2=()) == 0
     assert turns(5, n1=ROW[1:]) == 1 and "scancel" not in told[1]
     assert turns(5, n1=("what", "is", "this")) == 0
+    # Something else has the terminal; then it has not any more.
+    places[77] = False
+    assert turns(5, n1=ROW[1:]) == 0
+    places[77] = True
+    assert turns(5, n1=ROW[1:]) == 1
 
 
 def test_the_line(told: list[str]) -> None:
@@ -235,6 +245,23 @@ def test_the_line(told: list[str]) -> None:
     assert "18 GPUs (n0: 0, 1; n1: 0, 1; n2: 0, 1; n3: 0, 1; …)" in many
     assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d;", line((*ROW[:5], f"{NOW - 90_000:.0f}", "0")))
     assert "\x1b" not in line(("n\x1b[2J", *ROW[1:]))
+
+
+def test_who_has_the_terminal() -> None:
+    """A program in its foreground, one in its background, one without, one that is gone."""
+    script = "set -m; sleep 100 & echo pids=$$,$!; wait"
+    child = pexpect.spawn("/bin/sh", ["-c", script], encoding="utf-8", timeout=20)
+    try:
+        child.expect(r"pids=(\d+),(\d+)")
+        shell, sleeper = map(int, child.match.groups())
+        assert idle_told.is_in_foreground(shell) and not idle_told.is_in_foreground(sleeper)
+        os.kill(sleeper, 9)
+        child.expect(pexpect.EOF)
+    finally:
+        child.close(force=True)
+    assert not idle_told.is_in_foreground(4194303)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as alone:
+        assert not idle_told.is_in_foreground(alone.pid)
 
 
 @given(

@@ -8,6 +8,7 @@ import time
 from handwash import world
 from handwash.messages import _, ngettext
 from handwash.srun import receipt, record
+from handwash.teardown import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +21,15 @@ _MOST_NODES = 4
 
 
 class Teller:
-    """The keeper's. Nothing is told before two looks agree: nodes do not all answer at once."""
+    """The keeper's. Nothing is told before two looks agree: nodes do not all answer at once. Nor while something else has
+    the terminal: an editor, beside a safe-srun in the background."""
 
-    def __init__(self, session: str, where: str, terminal_name: str) -> None:
+    def __init__(self, session: str, where: str, terminal_name: str, owner: int) -> None:
+        """`owner`: safe-srun's pid."""
         self.session = session
         self.where = where
         self.terminal = terminal_name
+        self.owner = owner
         self.last: frozenset[tuple[str, ...]] = frozenset()
         self.is_told = False
 
@@ -35,12 +39,18 @@ class Teller:
         now = frozenset((node, *fields) for node, fields in found.items())
         if not now:
             self.is_told = False
-        elif now == self.last and not self.is_told:
+        elif now == self.last and not self.is_told and is_in_foreground(self.owner):
             text = sentence(now, target, gpus)
             self.is_told = bool(text)
             if text:
                 say(text, self.terminal)
         self.last = now
+
+
+def is_in_foreground(pid: int) -> bool:
+    """Whether the terminal is its process group's (proc(5), fields pgrp and tpgid of stat)."""
+    fields = (identity.slurp(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
+    return len(fields) > 5 and fields[2] == fields[5]
 
 
 def sentence(rows: Iterable[tuple[str, ...]], target: Target, gpus: int | None) -> str:

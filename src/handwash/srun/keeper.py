@@ -121,7 +121,7 @@ class Keeper:
         """Loaded where GPUs may come to be told of."""
         from handwash.srun.idle_told import Teller
 
-        return Teller(self.plan.session, self.main.where, self.plan.terminal)
+        return Teller(self.plan.session, self.main.where, self.plan.terminal, owner=self.main.helpers[0][0])
 
     def take_report(self) -> None:
         """Job and step, once srun has them; a report later than the first one (a nested srun) is not ours."""

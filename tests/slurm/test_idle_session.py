@@ -109,7 +109,8 @@ def test_busy_then_idle_then_busy(any_cluster: Cluster, fake_driver: FakeDriver)
 @pytest.mark.parametrize("why", ["quiet", "pty", "no gpu", "no terminal", "MIG", "no driver", "hangs"])
 def test_where_nothing_is_said(any_cluster: Cluster, fake_driver: FakeDriver, why: str) -> None:
     """Nobody to tell, or nothing that could be told: no line; where no look can help, there is none, or no second one."""
-    driver = fake_driver.gpus(2, samples=QUIET)
+    # A look takes long enough to be seen.
+    driver = fake_driver.gpus(2, samples=QUIET).delay("nvmlInitWithFlags", 0.5)
     wait = until_over(driver.directory)
     words = [] if why == "no gpu" else ["--gres=gpu:1"]
     words += {"quiet": ["--quiet"], "pty": ["--pty"]}.get(why, [])
@@ -119,7 +120,7 @@ def test_where_nothing_is_said(any_cluster: Cluster, fake_driver: FakeDriver, wh
     elif why == "no driver":
         driver.fault("nvmlInitWithFlags", "DRIVER_NOT_LOADED")
     elif why == "hangs":
-        driver.delay("nvmlInitWithFlags", "forever")
+        driver.heal().delay("nvmlInitWithFlags", "forever")
     behind = '"$@" 2>/dev/null' if why == "no terminal" else 'exec "$@"'
     with at_terminal(any_cluster, driver, *words, "sh", "-c", wait, behind=behind, **env) as child:
         looked = why in ("MIG", "no driver", "hangs")

@@ -1,8 +1,8 @@
-"""What is worth a remark beside the verdict: jobs with nobody in them, idle GPUs, nodes not looked at. Pure."""
+"""What is worth a remark beside the verdict: jobs with nobody in them, nodes not looked at. Pure."""
 
 from __future__ import annotations
 
-from handwash.model import Gpu, Job, Judged, Process, Survey, Unknown, Verdict
+from handwash.model import Job, Judged, Process, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,13 +102,30 @@ def of_session(verdict: Verdict, session: str, jobs: tuple[str, ...]) -> tuple[J
 
 def components(survey: Survey) -> tuple[Job, ...]:
     """The queue's rows of this shell's job: more than one for a heterogeneous job (`123+0`, `123+1`), each with its nodes."""
-    if isinstance(survey.node, Unknown) or isinstance(survey.jobs, Unknown) or survey.node.job is None:
-        return ()
-    own = next((job for job in survey.jobs if job.number == survey.node.job), None)
-    if own is None:
+    own = own_job(survey)
+    if own is None or isinstance(survey.jobs, Unknown):
         return ()
     leader, plus, _offset = own.id.partition("+")
     return tuple(job for job in survey.jobs if plus and job.id.startswith(f"{leader}+")) or (own,)
+
+
+def own_job(survey: Survey) -> Job | None:
+    """The queue's row of the job that this shell is in, of a heterogeneous one that of its own component."""
+    if isinstance(survey.node, Unknown) or isinstance(survey.jobs, Unknown) or survey.node.job is None:
+        return None
+    return next((job for job in survey.jobs if job.number == survey.node.job), None)
+
+
+def has_gpus_here(survey: Survey) -> bool:
+    """Whether this shell is in a job that holds GPUs of this node, as Slurm names them."""
+    return not isinstance(survey.node, Unknown) and survey.node.job is not None and bool(survey.node.gpus)
+
+
+def job_gpus(survey: Survey) -> int | None:
+    """How many GPUs this shell's job holds, all components and nodes of it together; None where that is not known."""
+    counts = [job.gpus for job in components(survey)]
+    known = [count for count in counts if count is not None]
+    return sum(known) if counts and len(known) == len(counts) else None
 
 
 def other_nodes(survey: Survey) -> tuple[str, ...]:
@@ -128,18 +145,3 @@ def outlived_job(survey: Survey) -> str | None:
         if process.pid in survey.chain and inside and process.job is not None and process.job not in living:
             return process.job
     return None
-
-
-def idle_gpus(survey: Survey) -> tuple[Gpu, ...]:
-    """GPUs that the job of this shell holds, with nobody on them and nothing to do at this moment.
-
-    A GPU whose utilisation cannot be told (MIG) is not idle, and one that is busy without any process is no idle one either.
-    """
-    if isinstance(survey.node, Unknown) or isinstance(survey.gpus, Unknown):
-        return ()
-    held = survey.node.gpus
-    return tuple(
-        gpu
-        for gpu in survey.gpus
-        if gpu.node_index in held and gpu.utilisation == 0 and gpu.uses_known and not gpu.uses
-    )

@@ -8,7 +8,7 @@ import pytest
 
 from handwash import judge, remarks
 from handwash.frozen import replace
-from handwash.model import Gpu, GpuUse, Job, Node, Process, Site, Survey, Unknown
+from handwash.model import Gpu, Job, Node, Process, Site, Survey, Unknown
 
 UID, OTHER = 1000, 1001
 NOW = 1_700_000_000.0
@@ -392,14 +392,6 @@ def test_a_wedged_gpu_is_not_called_clean() -> None:
     assert judge.judge(survey(gpus=(gpu(0),)), UID, NOW).verdict == "clean"
 
 
-def test_the_gpus_of_a_job_are_those_of_the_node_s_numbers() -> None:
-    """Where the control group shows one GPU the driver calls it 0, and Slurm calls it what the device file does."""
-    seen = survey(
-        inside="42", node=Node("compute", "n1", "42", False, (), (2,)), gpus=(gpu(0, minor=2), gpu(2, minor=0))
-    )
-    assert [one.index for one in remarks.idle_gpus(seen)] == [0]
-
-
 def gpu(index: int, **changes: Any) -> Gpu:
     plain: dict[str, Any] = {
         "uuid": f"GPU-{index}",
@@ -410,26 +402,6 @@ def gpu(index: int, **changes: Any) -> Gpu:
         "shared": False,
     }
     return Gpu(index=index, **{**plain, **changes})
-
-
-@pytest.mark.parametrize(
-    ("changes", "idle"),
-    [
-        ({}, True),
-        ({"utilisation": 0.4}, False),
-        ({"utilisation": None}, False),  # MIG: cannot be told
-        ({"utilisation": 1.0}, False),  # wedged, not idle
-        ({"uses": (GpuUse(77, 1 << 30, "compute"),)}, False),
-        ({"uses_known": False}, False),
-    ],
-)
-def test_idle_gpus(changes: dict[str, Any], idle: bool) -> None:
-    """Only the GPUs that the job of this shell holds, and only where idleness is certain."""
-    here = Node("compute", "n1", "42", False, (), (1,))
-    seen = survey(inside="42", node=here, gpus=(gpu(0), gpu(1, **changes)))
-    assert [one.index for one in remarks.idle_gpus(seen)] == ([1] if idle else [])
-    assert remarks.idle_gpus(replace(seen, gpus=Unknown("hangs"))) == ()
-    assert remarks.idle_gpus(replace(seen, node=Unknown("hangs"))) == ()
 
 
 def test_an_ended_allocations_variables_on_the_login_node_make_no_leftover() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from handwash import cleaning, groups, judge, survey, world
 from handwash.config import Config
 from handwash.frozen import frozen, replace
-from handwash.model import Judged, Survey, Unknown
-from handwash.teardown import end
+from handwash.model import Judged, Process, Survey, Unknown
+from handwash.teardown import end, identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_le
     What has appeared and belongs to none of the groups is not ended: nobody has agreed to it. It is in `left` as "new", or
     as "restarted" where the parent of one that was ended has started the same program anew.
     """
-    agreed = {groups.key(one) for one in targets}
+    agreed = {_origin(one) for one in targets}
     met: dict[tuple[int, int], Judged] = {}
     killed: list[int] = []
     ended: list[int] = []
@@ -72,14 +72,15 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_le
         if isinstance(now, Unknown):
             break
         fresh = _fresh(now, seen, targets)
-        # Of a job or session that was agreed to, or started by what is being ended. Never the name alone: somebody may
-        # have started the same program anew, and that is other work.
+        # Left by the same job, step or session that is over, or started by what is being ended. Never the name alone:
+        # somebody may have started the same program anew, and that is other work.
+        leaders = _leaders(met)
         turn = tuple(
             one
             for one in fresh
             if _pair(one) not in met
             and (one.leftover or not only_leftovers)
-            and (_is_kin(one, met) or (only_leftovers and _is_agreed(one, agreed)))
+            and (_is_kin(one, leaders) or (only_leftovers and _is_agreed(one, agreed, seen)))
         )
         if not turn:
             break
@@ -106,15 +107,28 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_le
     )
 
 
-def _is_agreed(one: Judged, agreed: set[tuple[object, ...]]) -> bool:
-    attributed = one.process.job is not None or one.process.session is not None
-    return attributed and groups.key(one) in agreed
+def _origin(one: Judged) -> tuple[object, ...]:
+    """Where it comes from: the group that a person has seen, and the step."""
+    return (*groups.key(one), one.process.step)
 
 
-def _is_kin(one: Judged, met: dict[tuple[int, int], Judged]) -> bool:
-    """A child of one of them, or in the process group or session that one of them leads."""
-    leaders = {pid for pid, _start in met}
-    return bool({one.process.ppid, one.process.pgid, one.process.sid} & leaders)
+def _is_agreed(one: Judged, agreed: set[tuple[object, ...]], seen: Survey) -> bool:
+    """More of the same, out of a job, a step or a session that is over: there nobody starts anything by hand any more."""
+    process = one.process
+    attributed = process.job is not None or process.session is not None
+    is_over = one.whose in ("ended-job", "no-job") or (process.job, process.step) in _ended_steps(seen)
+    return attributed and is_over and _origin(one) in agreed
+
+
+def _leaders(met: dict[tuple[int, int], Judged]) -> set[int]:
+    """The pids of what was ended, without those that somebody else has by now: of that one nobody has spoken."""
+    return {pid for pid, start in met if identity.start_of(pid) in (None, start)}
+
+
+def _is_kin(one: Judged, leaders: set[int]) -> bool:
+    """A child of one of them, or in the process group or session that one of them leads, not in one of its own."""
+    process = one.process
+    return bool(({process.ppid, process.pgid, process.sid} - {process.pid}) & leaders)
 
 
 def _pair(one: Judged) -> tuple[int, int]:
@@ -126,8 +140,30 @@ def _now(settings: Config, seen: Survey) -> Union[tuple[Judged, ...], Unknown]:
     now = survey.take(settings.deadline, only=("processes",))
     if isinstance(now.processes, Unknown):
         return now.processes
-    again = replace(seen, processes=now.processes, chain=now.chain, running_sessions=now.running_sessions)
+    again = replace(
+        seen,
+        processes=now.processes,
+        chain=now.chain,
+        running_sessions=now.running_sessions,
+        living_steps=_living_steps(seen, now.processes),
+    )
     return judge.judge(again, world.uid(), world.now(), settings.policy).judged
+
+
+def _ended_steps(seen: Survey) -> set[tuple[str | None, str | None]]:
+    """Job and step of what the first look found of this shell's job and the list of steps, made after it, has not."""
+    if seen.living_steps is None or isinstance(seen.processes, Unknown) or isinstance(seen.node, Unknown):
+        return set()
+    job, living = seen.node.job, seen.living_steps
+    return {(one.job, one.step) for one in seen.processes if one.job == job and one.step not in (None, *living)}
+
+
+def _living_steps(seen: Survey, now: tuple[Process, ...]) -> tuple[str, ...] | None:
+    """All but those that had ended before: Slurm gives a step's number once. A step that the list is too old for lives."""
+    if seen.living_steps is None:
+        return None
+    ended = {step for _job, step in _ended_steps(seen)}
+    return tuple({one.step for one in now if one.step is not None} - ended)
 
 
 def _fresh(now: tuple[Judged, ...], seen: Survey, targets: tuple[Judged, ...]) -> tuple[Judged, ...]:

@@ -89,6 +89,7 @@ def clean(settings: Config, options: Options) -> int:
         other.end(settings)
     if options.session is not None:
         _close(options.session, result, plan, other)
+    unsure = unknown
     if options.as_json:
         answers.show(_json(result, plan, other, unknown))
     else:
@@ -98,8 +99,11 @@ def clean(settings: Config, options: Options) -> int:
             other.show_results(out)
         _tell_new(result)
         if not options.named:
-            _offer(settings, seen, options.yes)
-    return _code(result, plan, unknown, other)
+            found = offers.look(settings, seen)
+            tell.could_not_tell(found.unknown)
+            unsure = (*unknown, *found.unknown)
+            _offer(settings, seen, options.yes, found)
+    return _code(result, plan, unsure, other)
 
 
 def _whole(options: Options, session: str) -> Options:
@@ -141,9 +145,13 @@ def _nothing(
             tell_clean.held_back(plan.held_back, seen)
         if other:
             other.show_results(sys.stdout)
-        _say_nothing(options, seen, verdict, plan, other)
+        found = offers.Found() if options.named or options.dry_run else offers.look(settings, seen)
+        unknown = (*unknown, *found.unknown)
+        if found.unknown and verdict.verdict == "clean":
+            verdict = replace(verdict, verdict="unknown")
+        _say_nothing(options, seen, replace(verdict, unknown=(*verdict.unknown, *found.unknown)), plan, other)
         if not options.named and not options.dry_run:
-            _offer(settings, seen, options.yes)
+            _offer(settings, seen, options.yes, found)
     if plan.held_back or (other is not None and other.stays):
         return Exit.FOUND
     return Exit.UNKNOWN if unknown or (other is not None and other.unsure) else Exit.CLEAN
@@ -230,19 +238,20 @@ def _tell_new(result: giveback.Done) -> None:
         tell.summary(Verdict("leftover", tuple(new), ()))
 
 
-def _offer(settings: Config, seen: Survey, yes: bool) -> None:
+def _offer(settings: Config, seen: Survey, yes: bool, found: offers.Found) -> None:
     def end(seen: Survey, rest: tuple[Judged, ...]) -> None:
         tell_clean.plan(rest, seen, world.now())
         if _agreed(len(rest), sys.stdout):
             end_all(settings, seen, rest, sys.stdout)
 
-    offers.make(settings, seen, not yes and sys.stdin.isatty(), end)
+    offers.make(settings, seen, found, not yes and sys.stdin.isatty(), end)
 
 
 def _would(plan: cleaning.Plan, seen: Survey) -> dict[str, Any]:
     return {
         "would_end": [
-            {**answers.process(one), "start_ticks": one.process.start_ticks} for one in plan.targets
+            {**answers.process(one), "start_ticks": one.process.start_ticks, "step": one.process.step}
+            for one in plan.targets
         ],
         "groups": [
             {

@@ -1,0 +1,108 @@
+"""What is ended beside what was shown: with looks and an end that the test makes, so that each moment is there on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.unit.test_judge import IN_42, NOW, SHELL, UID, job, process, survey
+
+from handwash import giveback, judge, world
+from handwash import survey as surveys
+from handwash.config import Config
+from handwash.frozen import replace
+from handwash.giveback import Done
+from handwash.model import Process, Survey, Unknown
+from handwash.teardown import identity
+from handwash.teardown.end import Outcome
+
+Ending = Callable[..., tuple[Done, list[int]]]
+
+
+@pytest.fixture
+def ending(monkeypatch: pytest.MonkeyPatch) -> Ending:
+    """Ends what the judge calls left over in `seen`, or 5000 as if a person had named it; (the outcome, the pids ended).
+
+    Each later look finds what was there less what was ended, and `new`: those have come while the first were ended.
+    """
+
+    def run(seen: Survey, *new: Process, named: bool = False) -> tuple[Done, list[int]]:
+        assert not isinstance(seen.processes, Unknown)
+        there = {(one.pid, one.start_ticks): one for one in seen.processes}
+        asked: list[int] = []
+
+        def end(pairs: list[tuple[int, int]], _grace: float, _uid: int) -> Outcome:
+            for pair in pairs:
+                del there[pair]
+                asked.append(pair[0])
+            if len(asked) == len(pairs):
+                there.update({(one.pid, one.start_ticks): one for one in new})
+            return Outcome(ended=tuple(pid for pid, _start in pairs))
+
+        monkeypatch.setattr(giveback.end, "end", end)
+        monkeypatch.setattr(
+            surveys, "take", lambda _deadline, only: replace(seen, processes=tuple(there.values()), living_steps=None)
+        )
+        judged = judge.judge(seen, UID, NOW).judged
+        targets = tuple(one for one in judged if (one.process.pid == 5000 if named else one.leftover))
+        assert [one.process.pid for one in targets] == [5000]
+        monkeypatch.setattr(identity, "start_of", lambda pid: next((start for one, start in there if one == pid), None))
+        return giveback.end_all(Config(), seen, targets, only_leftovers=not named), asked
+
+    monkeypatch.setattr(world, "uid", lambda: UID)
+    monkeypatch.setattr(world, "now", lambda: NOW)
+    monkeypatch.setattr(world, "pause", lambda _seconds: None)
+    return run
+
+
+OF_STEP_3 = {**IN_42, "step": "3"}
+# Steps 0 and 1 run; 3, which has left 5000, does not.
+IN_JOB = survey(inside="42", living_steps=("0", "1"), processes=(process(5000, **OF_STEP_3),))
+ENDED_JOB = survey(jobs=(job("43"),), processes=(process(5000, **OF_STEP_3),))
+
+
+@pytest.mark.parametrize("step", ["1", "2", "4", "99"])
+def test_a_living_step_with_the_same_program(ending: Ending, step: str) -> None:
+    """On the list, or begun after it was made, while a person read the question: it lives, and is no new leftover either."""
+    done, asked = ending(IN_JOB, process(6000, **{**IN_42, "step": step}))
+    assert asked == [5000] and done.left == ()
+
+
+@pytest.mark.parametrize("seen", [IN_JOB, ENDED_JOB], ids=["step", "job"])
+def test_more_out_of_what_is_over(ending: Ending, seen: Survey) -> None:
+    """Of the same step or job that has ended nobody starts anything by hand: an agent does, and it is ended as well."""
+    done, asked = ending(seen, process(6000, **OF_STEP_3))
+    assert asked == [5000, 6000] and done.left == ()
+
+
+def test_another_program_or_step_of_an_ended_job(ending: Ending) -> None:
+    """Left over too, as it seems; nobody has agreed to it."""
+    for new in ({"name": "eval.py"}, {"step": "2"}, {"session": "s2"}):
+        done, asked = ending(ENDED_JOB, process(6000, **{**OF_STEP_3, **new}))
+        assert asked == [5000] and [(one.process.pid, why) for one, why in done.left] == [(6000, "new")]
+
+
+def test_the_same_program_in_the_step_of_this_shell(ending: Ending) -> None:
+    """In another window of it somebody can have started it meanwhile; what descends from one that was ended is its own."""
+    seen = survey(inside="42", processes=(process(5000, **IN_42),))
+    done, asked = ending(seen, process(6000, **IN_42))
+    assert asked == [5000] and [(one.process.pid, why) for one, why in done.left] == [(6000, "new")]
+    for kin in ({"pgid": 5000}, {"sid": 5000}, {"ppid": 5000}):
+        assert ending(seen, process(6000, **{**IN_42, **kin}))[1] == [5000, 6000]
+
+
+def test_the_pid_of_one_that_was_ended_is_somebody_else_s_by_now(ending: Ending) -> None:
+    """Neither that one, which leads a group and session of its own, nor what it has started."""
+    seen, child = survey(processes=(process(5000),)), process(6001, ppid=5000, pgid=5000, sid=5000)
+    for new in ((), (child,)):
+        done, asked = ending(seen, process(5000, start_ticks=6000), *new, named=True)
+        assert asked == [5000] and not done.left, done
+    # Without anybody else of that pid, it is a child's.
+    assert ending(seen, child, named=True)[1] == [5000, 6001]
+
+
+def test_a_child_of_the_shell_that_asks(ending: Ending) -> None:
+    """It was ended; the next one like it is typed by the person, and no work of an agent's."""
+    seen = survey(inside="42", processes=(process(5000, ppid=SHELL, **IN_42),))
+    done, asked = ending(seen, process(6000, ppid=SHELL, **IN_42))
+    assert asked == [5000] and done.agents == ()

@@ -26,7 +26,8 @@ class Done:
 
     `driver_silent`: GPUs were held, and the driver had no word on their memory from the beginning.
     `unchecked`: why it could not be told whether something has been started anew. `agents`: by the pid of one that has
-    been, who has started it: a process of the person's own that was not to be ended.
+    been, who has started it: a process of the person's own that was not to be ended. `parents`: those that had started
+    what was ended, are still there, and have started nothing in its place so far; services left out.
     """
 
     ended: tuple[int, ...]
@@ -37,6 +38,7 @@ class Done:
     driver_silent: bool = False
     unchecked: str | None = None
     agents: tuple[tuple[int, Judged], ...] = ()
+    parents: tuple[Judged, ...] = ()
 
     @property
     def returned(self) -> bool | None:
@@ -56,6 +58,7 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_le
     killed: list[int] = []
     ended: list[int] = []
     left: dict[int, tuple[Judged, str]] = {}
+    parents = {(one.pid, one.start_ticks) for one in cleaning.staying_parents(targets, seen)}
     turn = targets
     now: Union[tuple[Judged, ...], Unknown] = ()
     fresh: tuple[Judged, ...] = ()
@@ -66,7 +69,7 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_le
         ended += [*outcome.ended, *outcome.gone]
         killed += outcome.killed
         left.update({pid: (by_pid[pid], why) for pid, why in outcome.left})
-        if number == 0 and cleaning.has_agent(targets, seen):
+        if number == 0 and parents:
             world.pause(AGENT_S)
         now = _now(settings, seen)
         if isinstance(now, Unknown):
@@ -87,12 +90,15 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_le
     else:
         left.update({one.process.pid: (one, "restarted") for one in turn})
     agents: dict[int, Judged] = {}
+    staying: tuple[Judged, ...] = ()
     if not isinstance(now, Unknown):
         rest = tuple(one for one in fresh if _pair(one) not in met)
         agents = cleaning.restarted(rest, tuple(met.values()), now, seen.chain)
         left.update({one.process.pid: (one, "restarted") for one in rest if one.process.pid in agents})
         if only_leftovers:
             left.update({one.process.pid: (one, "new") for one in rest if one.leftover and one.process.pid not in left})
+        busy = {_pair(agent) for agent in agents.values()}
+        staying = tuple(one for one in now if _pair(one) in parents - busy and _may_start(one))
     everything = tuple(met.values())
     after, memory = _memory(settings, seen, everything, ended)
     return Done(
@@ -104,7 +110,30 @@ def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], only_le
         driver_silent=isinstance(seen.gpus, Unknown) and any(one.process.computes for one in everything),
         unchecked=now.why if isinstance(now, Unknown) else None,
         agents=tuple(agents.items()),
+        parents=staying,
     )
+
+
+def _may_start(one: Judged) -> bool:
+    """Whether it looks after what it has started, as far as can be told: a service (tmux) gives its children to a person."""
+    return one.process.uid == world.uid() and one.whose != "service" and one.process.state not in ("Z", "X")
+
+
+def interrupted(targets: tuple[Judged, ...], seen: Survey) -> Done:
+    """What has become of `targets` where the person has broken off: those that live are in `left` as "interrupted"."""
+    alive = {_pair(one) for one in targets if _lives(one)}
+    return Done(
+        ended=tuple(one.process.pid for one in targets if _pair(one) not in alive),
+        killed=(),
+        left=tuple((one, "interrupted") for one in targets if _pair(one) in alive),
+        memory=(),
+        after=seen,
+    )
+
+
+def _lives(one: Judged) -> bool:
+    found = identity.same(*_pair(one))
+    return found is not None and found.alive
 
 
 def _origin(one: Judged) -> tuple[object, ...]:

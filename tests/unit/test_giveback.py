@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.unit.test_judge import IN_42, NOW, SHELL, UID, job, process, survey
@@ -106,3 +107,23 @@ def test_a_child_of_the_shell_that_asks(ending: Ending) -> None:
     seen = survey(inside="42", processes=(process(5000, ppid=SHELL, **IN_42),))
     done, asked = ending(seen, process(6000, ppid=SHELL, **IN_42))
     assert asked == [5000] and done.agents == ()
+
+
+@pytest.mark.parametrize(
+    ("agent", "new", "named"),
+    [
+        ({}, (), True),
+        # It has started another one already: then it is said to be so.
+        ({}, (process(6000, ppid=4000),), False),
+        ({"name": "tmux: server"}, (), False),
+        ({"name": "bash", "terminal": 34818, "sid": 4000}, (), False),
+    ],
+    ids=["agent", "restarted", "service", "shell"],
+)
+def test_a_parent_that_has_done_nothing_yet(ending: Ending, agent: Any, new: Any, named: bool) -> None:
+    """It may start it anew in a second, or never: that it is there is all that can be said."""
+    parent = process(4000, **{"name": "agent.py", **agent})
+    seen = survey("login", processes=(parent, process(5000, ppid=4000)))
+    done, asked = ending(seen, *new, named=True)
+    assert asked == [5000] and [one.process.pid for one in done.parents] == ([4000] if named else [])
+    assert bool(done.agents) == bool(new) and bool(done.left) == bool(new)

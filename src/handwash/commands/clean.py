@@ -84,9 +84,12 @@ def clean(settings: Config, options: Options) -> int:
                 answers.show(_json(None, plan, other, unknown))
             return Exit.FOUND
         plan = _with_mps(options, plan, out)
-    result = giveback.end_all(settings, seen, plan.targets, only_leftovers=not options.named)
-    if other:
-        other.end(settings)
+    try:
+        result = giveback.end_all(settings, seen, plan.targets, only_leftovers=not options.named)
+        if other:
+            other.end(settings)
+    except KeyboardInterrupt:
+        return _interrupted(options, giveback.interrupted(plan.targets, seen), plan, other)
     if options.session is not None:
         _close(options.session, result, plan, other)
     unsure = unknown
@@ -104,6 +107,19 @@ def clean(settings: Config, options: Options) -> int:
             unsure = (*unknown, *found.unknown)
             _offer(settings, seen, options.yes, found)
     return _code(result, plan, unsure, other)
+
+
+def _interrupted(options: Options, result: giveback.Done, plan: cleaning.Plan, other: Elsewhere | None) -> int:
+    """What has ended, and what lives. Of another node that has not answered nobody knows."""
+    if other:
+        other.break_off()
+    if options.as_json:
+        answers.show(_json(result, plan, other, ()))
+    else:
+        tell_clean.interrupted(result)
+        if other:
+            other.show_results(sys.stdout)
+    return Exit.INTERRUPTED
 
 
 def _whole(options: Options, session: str) -> Options:
@@ -185,7 +201,12 @@ def _code(result: giveback.Done, plan: cleaning.Plan, unknown: tuple[str, ...], 
 def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], stream: TextIO | None) -> None:
     """Ends `targets` without a question (it has been answered); tells on `stream`, where somebody is there to read."""
     plan = cleaning.without_mps(seen, targets)
-    result = giveback.end_all(settings, seen, plan.targets)
+    try:
+        result = giveback.end_all(settings, seen, plan.targets)
+    except KeyboardInterrupt:
+        if stream is not None:
+            tell_clean.interrupted(giveback.interrupted(plan.targets, seen), stream)
+        raise
     if stream is not None:
         tell_clean.done(result, seen, stream)
         tell_clean.held_back(plan.held_back, seen, stream)
@@ -284,6 +305,7 @@ def _json(
         if result
         else [],
         "returned": result.returned if result else None,
+        "parents": [one.process.pid for one in result.parents] if result else [],
         "held_back": held,
         "unknown": list(unknown),
     }

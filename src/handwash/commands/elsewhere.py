@@ -142,6 +142,12 @@ class Elsewhere:
                 self.ended,
             )
 
+    def break_off(self) -> None:
+        """The person has interrupted it: what has become of the targets is not known where no answer has come."""
+        for one in self.targets:
+            if one.node not in self.ended:
+                self.silent[one.node] = _("interrupted")
+
     def _ask(self, nodes: dict[str, list[str]], seconds: float, answers: dict[str, Answer]) -> None:
         """Runs `handwash clean` with these words on each of the nodes, side by side."""
         main = os.path.join(paths.PACKAGE, "__main__.py")

@@ -10,6 +10,7 @@ from handwash.teardown import end, identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Union
 
 # How long the driver may take to give memory back after a process has gone.
@@ -165,7 +166,7 @@ def _pair(one: Judged) -> tuple[int, int]:
 
 
 def _now(settings: Config, seen: Survey) -> Union[tuple[Judged, ...], Unknown]:
-    """The processes now, judged with the first look's other answers: the controller is asked once."""
+    """The processes now, judged with the first look's other answers: the controller is asked again of new jobs alone."""
     now = survey.take(settings.deadline, only=("processes",))
     if isinstance(now.processes, Unknown):
         return now.processes
@@ -176,7 +177,30 @@ def _now(settings: Config, seen: Survey) -> Union[tuple[Judged, ...], Unknown]:
         running_sessions=now.running_sessions,
         living_steps=_living_steps(seen, now.processes),
     )
-    return judge.judge(again, world.uid(), world.now(), settings.policy).judged
+    judged = judge.judge(again, world.uid(), world.now(), settings.policy)
+    before = set() if isinstance(seen.processes, Unknown) else {one.job for one in seen.processes}
+    if any(one.whose == "ended-job" and one.process.job not in before for one in judged.leftovers):
+        again = with_new_jobs(settings, again)
+        if isinstance(again.jobs, Unknown):
+            return again.jobs
+        judged = judge.judge(again, world.uid(), world.now(), settings.policy)
+    return judged.judged
+
+
+def with_new_jobs(settings: Config, seen: Survey) -> Survey:
+    """With the queue asked again: a job that has started since it was asked is not over because it was not in it then."""
+    if isinstance(seen.jobs, Unknown):
+        return seen
+    jobs = survey.take(settings.deadline, only=("jobs",)).jobs
+    if isinstance(jobs, Unknown):
+        return replace(seen, jobs=jobs)
+    known = {job.number for job in seen.jobs}
+    return replace(seen, jobs=(*seen.jobs, *(job for job in jobs if job.number not in known)))
+
+
+def of_ended_jobs(targets: Iterable[Judged]) -> bool:
+    """Whether one of them is left over because its job is not in the queue, which is asked beside the look at processes."""
+    return any(one.whose == "ended-job" for one in targets)
 
 
 def _ended_steps(seen: Survey) -> set[tuple[str | None, str | None]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +12,11 @@ from tests.unit.test_judge import IN_42, NOW, SHELL, UID, job, process, survey
 
 from handwash import giveback, judge, world
 from handwash import survey as surveys
+from handwash.commands import clean
 from handwash.config import Config
 from handwash.frozen import replace
 from handwash.giveback import Done
-from handwash.model import Process, Survey, Unknown
+from handwash.model import Judged, Process, Survey, Unknown
 from handwash.teardown import identity
 from handwash.teardown.end import Outcome
 
@@ -25,9 +28,10 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Ending:
     """Ends what the judge calls left over in `seen`, or 5000 as if a person had named it; (the outcome, the pids ended).
 
     Each later look finds what was there less what was ended, and `new`: those have come while the first were ended.
+    `queue`: what the scheduler answers then.
     """
 
-    def run(seen: Survey, *new: Process, named: bool = False) -> tuple[Done, list[int]]:
+    def run(seen: Survey, *new: Process, named: bool = False, queue: Any = None) -> tuple[Done, list[int]]:
         assert not isinstance(seen.processes, Unknown)
         there = {(one.pid, one.start_ticks): one for one in seen.processes}
         asked: list[int] = []
@@ -41,9 +45,13 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Ending:
             return Outcome(ended=tuple(pid for pid, _start in pairs))
 
         monkeypatch.setattr(giveback.end, "end", end)
-        monkeypatch.setattr(
-            surveys, "take", lambda _deadline, only: replace(seen, processes=tuple(there.values()), living_steps=None)
-        )
+
+        def take(_deadline: float, only: tuple[str, ...]) -> Survey:
+            processes = tuple(there.values()) if only == ("processes",) else Unknown("It was not asked.")
+            jobs = Unknown("It was not asked.") if queue is None or only != ("jobs",) else queue
+            return replace(seen, processes=processes, jobs=jobs, living_steps=None)
+
+        monkeypatch.setattr(surveys, "take", take)
         judged = judge.judge(seen, UID, NOW).judged
         targets = tuple(one for one in judged if (one.process.pid == 5000 if named else one.leftover))
         assert [one.process.pid for one in targets] == [5000]
@@ -107,6 +115,57 @@ def test_a_child_of_the_shell_that_asks(ending: Ending) -> None:
     seen = survey(inside="42", processes=(process(5000, ppid=SHELL, **IN_42),))
     done, asked = ending(seen, process(6000, ppid=SHELL, **IN_42))
     assert asked == [5000] and done.agents == ()
+
+
+@pytest.mark.parametrize("queue", [(job("44"),), (), Unknown("It hung.")], ids=["lives", "over", "unknown"])
+def test_a_job_that_starts_meanwhile(ending: Ending, queue: Any) -> None:
+    """The queue was asked before it was there: asked again. What could not be told then is said."""
+    done, asked = ending(ENDED_JOB, process(6000, **{**OF_STEP_3, "job": "44"}), queue=queue)
+    assert asked == [5000] and done.unchecked == ("It hung." if isinstance(queue, Unknown) else None)
+    assert [(one.process.pid, why) for one, why in done.left] == ([(6000, "new")] if queue == () else [])
+
+
+@pytest.mark.parametrize("queue", [(job("42"),), (), Unknown("It hung.")], ids=["lives", "over", "unknown"])
+def test_before_the_end_without_a_question(monkeypatch: pytest.MonkeyPatch, queue: Any) -> None:
+    """On the way out, say: a job that is not in the queue of the look may have started since."""
+    ended: list[int] = []
+
+    def end_all(_settings: Config, seen: Survey, targets: tuple[Judged, ...]) -> Done:
+        ended.extend(one.process.pid for one in targets)
+        return Done((), (), (), (), seen)
+
+    monkeypatch.setattr(surveys, "take", lambda _deadline, only: replace(ENDED_JOB, jobs=queue))
+    monkeypatch.setattr(giveback, "end_all", end_all)
+    monkeypatch.setattr(world, "uid", lambda: UID)
+    monkeypatch.setattr(world, "now", lambda: NOW)
+    seen = replace(ENDED_JOB, processes=(process(5000, **OF_STEP_3), process(5001, **OF_STEP_3), process(5002)))
+    targets = [one for one in judge.judge(seen, UID, NOW).leftovers if one.process.pid != 5001]
+    said = io.StringIO()
+    clean.end_all(Config(), seen, tuple(targets), said)
+    assert ended == ([5000, 5002] if queue == () else [5002])
+    assert ("It hung." in said.getvalue()) == isinstance(queue, Unknown)
+
+
+@pytest.mark.parametrize(
+    ("queue", "code"), [((job("42"),), 0), ((), 1), (Unknown("It hung."), 3)], ids=["lives", "over", "unknown"]
+)
+def test_before_anything_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], queue: Any, code: int
+) -> None:
+    """The queue is asked beside the look at the processes: a job can have started in between."""
+    asked = []
+
+    def take(_deadline: float, only: tuple[str, ...] = ()) -> Survey:
+        asked.append(only)
+        return replace(ENDED_JOB, jobs=queue) if only else ENDED_JOB
+
+    monkeypatch.setattr(surveys, "take", take)
+    monkeypatch.setattr(world, "uid", lambda: UID)
+    monkeypatch.setattr(world, "now", lambda: NOW)
+    assert clean.clean(Config(), clean.Options(dry_run=True, as_json=True)) == code
+    answer = json.loads(capsys.readouterr().out)
+    assert [row["pid"] for row in answer.get("would_end", [])] == ([5000] if queue == () else [])
+    assert asked == [(), ("jobs",)] and ("It hung." in str(answer["unknown"])) == (code == 3)
 
 
 @pytest.mark.parametrize(

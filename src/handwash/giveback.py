@@ -20,6 +20,9 @@ AGENT_S = 0.4
 # An agent that is being ended can start workers anew: so often they are looked for, and ended with it.
 ROUNDS = 5
 
+# How far a start time, told in hundredths of a second since the boot (proc(5)), and the clock may be apart.
+_CLOCK_S = 0.02
+
 
 @frozen
 class Done:
@@ -198,9 +201,12 @@ def with_new_jobs(settings: Config, seen: Survey) -> Survey:
     return replace(seen, jobs=(*seen.jobs, *(job for job in jobs if job.number not in known)))
 
 
-def of_ended_jobs(targets: Iterable[Judged]) -> bool:
-    """Whether one of them is left over because its job is not in the queue, which is asked beside the look at processes."""
-    return any(one.whose == "ended-job" for one in targets)
+def may_have_started(targets: Iterable[Judged], seen: Survey) -> bool:
+    """Whether one of them is left over because its job is not in the queue, though it can be too new for that answer.
+
+    The queue is asked beside the look at the processes. What ran before it was asked had its job in it, or outlives it.
+    """
+    return any(one.whose == "ended-job" and one.process.started >= seen.taken - _CLOCK_S for one in targets)
 
 
 def _ended_steps(seen: Survey) -> set[tuple[str | None, str | None]]:

@@ -138,7 +138,8 @@ def test_before_the_end_without_a_question(monkeypatch: pytest.MonkeyPatch, queu
     monkeypatch.setattr(giveback, "end_all", end_all)
     monkeypatch.setattr(world, "uid", lambda: UID)
     monkeypatch.setattr(world, "now", lambda: NOW)
-    seen = replace(ENDED_JOB, processes=(process(5000, **OF_STEP_3), process(5001, **OF_STEP_3), process(5002)))
+    young = {**OF_STEP_3, "started": NOW}
+    seen = replace(ENDED_JOB, processes=(process(5000, **young), process(5001, **young), process(5002)), taken=NOW)
     targets = [one for one in judge.judge(seen, UID, NOW).leftovers if one.process.pid != 5001]
     said = io.StringIO()
     clean.end_all(Config(), seen, tuple(targets), said)
@@ -157,8 +158,9 @@ def test_before_anything_is_shown(
 
     def take(_deadline: float, only: tuple[str, ...] = ()) -> Survey:
         asked.append(only)
-        return replace(ENDED_JOB, jobs=queue) if only else ENDED_JOB
+        return replace(young, jobs=queue) if only else young
 
+    young = replace(ENDED_JOB, processes=(process(5000, **{**OF_STEP_3, "started": NOW}),), taken=NOW)
     monkeypatch.setattr(surveys, "take", take)
     monkeypatch.setattr(world, "uid", lambda: UID)
     monkeypatch.setattr(world, "now", lambda: NOW)
@@ -166,6 +168,16 @@ def test_before_anything_is_shown(
     answer = json.loads(capsys.readouterr().out)
     assert [row["pid"] for row in answer.get("would_end", [])] == ([5000] if queue == () else [])
     assert asked == [(), ("jobs",)] and ("It hung." in str(answer["unknown"])) == (code == 3)
+
+
+@pytest.mark.parametrize(("age", "may"), [(-0.5, True), (0.0, True), (0.01, True), (0.05, False), (3600.0, False)])
+def test_what_is_older_than_the_queue_s_answer_is_not_asked_about(age: float, may: bool) -> None:
+    """Its job would have been in it; one request is enough then, as nearly always."""
+    seen = replace(ENDED_JOB, processes=(process(5000, **{**OF_STEP_3, "started": NOW - age}),), taken=NOW)
+    (one,) = judge.judge(seen, UID, NOW).leftovers
+    assert giveback.may_have_started([one], seen) == may
+    assert giveback.may_have_started([one], replace(seen, taken=0.0))
+    assert not giveback.may_have_started([replace(one, whose="no-job")], seen)
 
 
 @pytest.mark.parametrize(

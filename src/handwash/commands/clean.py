@@ -48,7 +48,7 @@ def clean(settings: Config, options: Options) -> int:
     if other:
         seen = replace(seen, living_steps=other.steps)
     verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
-    if not options.named and giveback.of_ended_jobs(verdict.leftovers):
+    if not options.named and giveback.may_have_started(verdict.leftovers, seen):
         seen = giveback.with_new_jobs(settings, seen)
         verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
     plan = _plan(settings, options, seen, verdict)
@@ -203,7 +203,7 @@ def _code(result: giveback.Done, plan: cleaning.Plan, unknown: tuple[str, ...], 
 
 def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], stream: TextIO | None) -> None:
     """Ends `targets` without a question (it has been answered); tells on `stream`, where somebody is there to read."""
-    if giveback.of_ended_jobs(targets):
+    if giveback.may_have_started(targets, seen):
         seen = giveback.with_new_jobs(settings, seen)
         verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
         targets = tuple(one for one in verdict.leftovers if one.process in {before.process for before in targets})

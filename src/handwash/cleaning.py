@@ -94,7 +94,12 @@ def restarted(
     """
     ending = {one.process.pid for one in ended}
     parents = {one.process.pid: one for one in now if _may_be_agent(one.process, ending, chain)}
-    was = {(one.process.ppid, one.process.name, one.process.job) for one in ended}
+    was = {
+        (one.process.ppid, one.process.name, one.process.job)
+        for one in ended
+        # Else the parent's pid is another's by now.
+        if one.process.ppid in parents and parents[one.process.ppid].process.start_ticks <= one.process.start_ticks
+    }
     return {
         one.process.pid: parents[one.process.ppid]
         for one in fresh

@@ -211,10 +211,10 @@ def may_have_started(targets: Iterable[Judged], seen: Survey) -> bool:
 
 def _ended_steps(seen: Survey) -> set[tuple[str | None, str | None]]:
     """Job and step of what the first look found of this shell's job and the list of steps, made after it, has not."""
-    if seen.living_steps is None or isinstance(seen.processes, Unknown) or isinstance(seen.node, Unknown):
+    if isinstance(seen.processes, Unknown) or isinstance(seen.node, Unknown):
         return set()
     job, living = seen.node.job, seen.living_steps
-    return {(one.job, one.step) for one in seen.processes if one.job == job and one.step not in (None, *living)}
+    return {(one.job, one.step) for one in seen.processes if one.job == job and judge.has_ended(one, living)}
 
 
 def _living_steps(seen: Survey, now: tuple[Process, ...]) -> tuple[str, ...] | None:

@@ -33,6 +33,8 @@ def judged(one: Process, whose: str = "no-job") -> Judged:
         ({"name": "bash", "terminal": 0, "sid": AGENT}, {}, True),
         ({"name": "torchrun", "terminal": 34817, "sid": AGENT}, {}, True),
         ({"uid": UID + 1}, {}, False),
+        # The pid of one that has gone, used again.
+        ({"start_ticks": 5001}, {}, False),
     ],
 )
 def test_who_has_started_it_anew(agent: dict[str, Any], new: dict[str, Any], found: bool) -> None:

@@ -91,13 +91,15 @@ def test_another_program_or_step_of_an_ended_job(ending: Ending) -> None:
         assert asked == [5000] and [(one.process.pid, why) for one, why in done.left] == [(6000, "new")]
 
 
-def test_the_same_program_in_the_step_of_this_shell(ending: Ending) -> None:
+@pytest.mark.parametrize("step", ["0", "extern"])
+def test_the_same_program_in_the_step_of_this_shell(ending: Ending, step: str) -> None:
     """In another window of it somebody can have started it meanwhile; what descends from one that was ended is its own."""
-    seen = survey(inside="42", processes=(process(5000, **IN_42),))
-    done, asked = ending(seen, process(6000, **IN_42))
+    here = {**IN_42, "step": step}
+    seen = survey(inside="42", step=step, living_steps=("0", "1"), processes=(process(5000, **here),))
+    done, asked = ending(seen, process(6000, **here))
     assert asked == [5000] and [(one.process.pid, why) for one, why in done.left] == [(6000, "new")]
     for kin in ({"pgid": 5000}, {"sid": 5000}, {"ppid": 5000}):
-        assert ending(seen, process(6000, **{**IN_42, **kin}))[1] == [5000, 6000]
+        assert ending(seen, process(6000, **{**here, **kin}))[1] == [5000, 6000]
 
 
 def test_the_pid_of_one_that_was_ended_is_somebody_else_s_by_now(ending: Ending) -> None:

@@ -238,6 +238,10 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str, bool, str]
     "own job, the batch step by its number": (
         {**IN_42, "step": "4294967291"}, {"inside": "42", "living_steps": ("0",)},
         "living-job", "survives", False, "clean"),
+    "own job, a step with digits of another kind": (
+        {**IN_42, "step": "²"}, {"inside": "42", "living_steps": ("0",)}, "living-job", "survives", False, "clean"),
+    "own job, a step with thousands of digits": (
+        {**IN_42, "step": "1" * 5000}, {"inside": "42", "living_steps": ("0",)}, "living-job", "survives", False, "clean"),
     "another job's step": (
         {**IN_43, "step": "3"}, {"inside": "42", "living_steps": ("0",), **TWO_JOBS},
         "living-job", "survives", False, "clean"),

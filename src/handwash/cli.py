@@ -131,7 +131,7 @@ def _dispatch(settings: config.Config, command: str, argv: list[str]) -> int:
             as_json=options.json,
             all_nodes=options.all_nodes,
             steps=options.steps,
-            exactly=options.exactly,
+            exactly=None if options.exactly is None else tuple(options.exactly),
         )
         return clean.clean(settings, asked)
     if command == "doctor":
@@ -197,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     clean.add_argument("--all-nodes", action="store_true", help=_("on the other nodes of this job too"))
     # Said by another node's handwash only.
     clean.add_argument("--steps", type=_words, help=argparse.SUPPRESS)
-    clean.add_argument("--exactly", type=_identities, help=argparse.SUPPRESS)
+    clean.add_argument("--exactly", type=_identities, action="extend", help=argparse.SUPPRESS)
     clean.add_argument("pids", metavar="PID", nargs="*", type=_pid, help=_("end these processes instead"))
     parsers["usage"].add_argument(
         "--since",

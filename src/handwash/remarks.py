@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from handwash.frozen import replace
 from handwash.model import Job, Judged, Process, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
@@ -17,20 +18,41 @@ _SLACK_S = 5.0
 def unattended_jobs(survey: Survey, host: str = "") -> tuple[Job, ...]:
     """Running interactive jobs with GPUs that this shell is not in and that nobody is seen to sit in from `host`, this one.
 
+    A heterogeneous job is one, with its leader's number and the GPUs of all its components: scancel of it ends all of them.
     Whether someone sits in one from another host cannot be seen, so this is for a remark and a question, not for a verdict.
     """
     if isinstance(survey.jobs, Unknown):
         return ()
     here = None if isinstance(survey.node, Unknown) else survey.node.job
-    return tuple(
-        job
-        for job in survey.jobs
-        if job.interactive
-        and job.gpus
-        and job.state == "RUNNING"
-        and job.number != here
-        and not _is_attended_from(host, job, survey)
-    )
+    found = []
+    for parts in _by_leader(survey.jobs):
+        running = [job for job in parts if job.interactive and job.state == "RUNNING"]
+        gpus = sum(job.gpus or 0 for job in running)
+        is_own = any(job.number == here for job in parts)
+        if gpus and not is_own and not any(_is_attended_from(host, job, survey) for job in parts):
+            leader = _leader(running[0])
+            number = running[0].number if leader == running[0].id else leader
+            found.append(replace(running[0], id=leader, number=number, gpus=gpus))
+    return tuple(found)
+
+
+def numbers_of(survey: Survey, job: Job) -> tuple[str, ...]:
+    """The numbers that a job's own processes have: more than one for a heterogeneous job."""
+    rows = () if isinstance(survey.jobs, Unknown) else survey.jobs
+    return tuple(row.number for row in rows if _leader(row) == _leader(job)) or (job.number,)
+
+
+def _leader(job: Job) -> str:
+    """As scancel takes the whole of it: `123` of `123+1`, else the job's own id."""
+    return job.id.partition("+")[0]
+
+
+def _by_leader(jobs: Iterable[Job]) -> tuple[tuple[Job, ...], ...]:
+    """The rows of each job, the components of a heterogeneous one together."""
+    found: dict[str, list[Job]] = {}
+    for job in jobs:
+        found.setdefault(_leader(job), []).append(job)
+    return tuple(map(tuple, found.values()))
 
 
 def batch_jobs(survey: Survey) -> tuple[str, ...]:
@@ -42,7 +64,7 @@ def batch_jobs(survey: Survey) -> tuple[str, ...]:
         return ()
     here = {job.number for job in components(survey)}
     running = (job for job in survey.jobs if job.interactive is False and job.state == "RUNNING")
-    return tuple(dict.fromkeys(job.id.partition("+")[0] for job in running if job.number not in here))
+    return tuple(dict.fromkeys(_leader(job) for job in running if job.number not in here))
 
 
 def _is_attended_from(host: str, job: Job, survey: Survey) -> bool:
@@ -64,7 +86,12 @@ def held_from(survey: Survey, host: str) -> tuple[Job, ...]:
     if isinstance(survey.jobs, Unknown):
         return ()
     own = components(survey)
-    there = (job for job in survey.jobs if job.interactive and _is_attended_from(host, job, survey))
+    there = (
+        job
+        for parts in _by_leader(survey.jobs)
+        for job in parts
+        if job.interactive and any(_is_attended_from(host, part, survey) for part in parts)
+    )
     return tuple(job for job in dict.fromkeys((*own, *there)) if job.state == "RUNNING")
 
 
@@ -88,6 +115,12 @@ def without_srun(steps: Iterable[Step], processes: Iterable[Process], host: str)
     )
 
 
+def with_srun(steps: Iterable[Step], processes: Iterable[Process], host: str) -> tuple[Step, ...]:
+    """Of steps that were listed before the processes of `host`, this one, those whose srun runs here."""
+    alive = {process.pid for process in processes if process.name == "srun" and process.state not in ("Z", "X")}
+    return tuple(step for step in steps if step.host == host and step.pid in alive)
+
+
 def of_session(verdict: Verdict, session: str, jobs: tuple[str, ...]) -> tuple[Judged, ...]:
     """What runs here of a session on record. Its cookie goes on into jobs that were submitted from it: those are not its."""
     return tuple(
@@ -105,8 +138,7 @@ def components(survey: Survey) -> tuple[Job, ...]:
     own = own_job(survey)
     if own is None or isinstance(survey.jobs, Unknown):
         return ()
-    leader, plus, _offset = own.id.partition("+")
-    return tuple(job for job in survey.jobs if plus and job.id.startswith(f"{leader}+")) or (own,)
+    return tuple(job for job in survey.jobs if _leader(job) == _leader(own))
 
 
 def own_job(survey: Survey) -> Job | None:

@@ -7,8 +7,10 @@ from handwash.model import Gpu, Holder, Job, Judged, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
+
+    from handwash.idle import Doing
 
 SCHEMA = 1
 
@@ -30,13 +32,14 @@ def where(survey: Survey) -> dict[str, Any]:
     return {"kind": node.kind, "host": node.host, "job": node.job, "container": node.container, "why": list(node.why)}
 
 
-def check(survey: Survey, verdict: Verdict) -> dict[str, Any]:
+def check(survey: Survey, verdict: Verdict, doing: Sequence[Doing] = ()) -> dict[str, Any]:
+    """`doing`: what the GPUs of this shell's job do, as far as that was looked at."""
     judged = survey.processes if isinstance(survey.processes, Unknown) else verdict.judged
     return {
         "verdict": verdict.verdict,
         "node": where(survey),
         "jobs": _look(survey.jobs, job),
-        "gpus": _gpus(survey),
+        "gpus": _gpus(survey, doing),
         "processes": _look(judged, process),
     }
 
@@ -56,11 +59,33 @@ def visible(survey: Survey) -> dict[str, Any] | None:
     }
 
 
-def _gpus(survey: Survey) -> dict[str, Any]:
+def _gpus(survey: Survey, doing: Sequence[Doing]) -> dict[str, Any]:
     told = {**_look(survey.gpus, gpu), "cause": "", "visible": visible(survey)}
     if isinstance(survey.gpus, Unknown):
         told.update(cause=survey.gpus.cause, items=[gpu(one) for one in survey.gpus_in_part])
+    known = {(one.gpu.index, one.gpu.instance): one for one in doing}
+    seen = survey.gpus_in_part if isinstance(survey.gpus, Unknown) else survey.gpus
+    for one, item in zip(seen, told["items"]):
+        item.update(idleness(known.get((one.index, one.instance))))
     return told
+
+
+def idleness(one: Doing | None) -> dict[str, Any]:
+    """Whether a GPU of the job does nothing; null where it cannot be told, and of a GPU that the job does not hold."""
+    if one is None:
+        return {"idle": None, "idle_s": None, "idle_why": None, "not_busy_since": None}
+    return {
+        "idle": one.is_idle,
+        "idle_s": round(one.over_s, 1) if one.is_idle and one.over_s is not None else None,
+        "idle_why": one.word,
+        "not_busy_since": None if one.since is None else _iso(one.since),
+    }
+
+
+def _iso(seconds: float) -> str:
+    from datetime import datetime, timezone
+
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
 
 
 def _look(answer: Any, each: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
@@ -124,12 +149,10 @@ def holder(one: Holder) -> dict[str, Any]:
 
 
 def process(one: Judged) -> dict[str, Any]:
-    from datetime import datetime, timezone
-
     seen = one.process
     return {
         "pid": seen.pid,
-        "started": datetime.fromtimestamp(seen.started, timezone.utc).isoformat(timespec="milliseconds"),
+        "started": _iso(seen.started),
         "user": seen.user,
         "command": seen.command,
         "job": seen.job,

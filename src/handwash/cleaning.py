@@ -94,7 +94,12 @@ def restarted(
     """
     ending = {one.process.pid for one in ended}
     parents = {one.process.pid: one for one in now if _may_be_agent(one.process, ending, chain)}
-    was = {(one.process.ppid, one.process.name, one.process.job) for one in ended}
+    was = {
+        (one.process.ppid, one.process.name, one.process.job)
+        for one in ended
+        # Else the parent's pid is another's by now.
+        if one.process.ppid in parents and parents[one.process.ppid].process.start_ticks <= one.process.start_ticks
+    }
     return {
         one.process.pid: parents[one.process.ppid]
         for one in fresh
@@ -104,12 +109,12 @@ def restarted(
     }
 
 
-def has_agent(targets: Collection[Judged], seen: Survey) -> bool:
-    """Whether one of them has a parent of the person's own that stays and may start it anew."""
+def staying_parents(targets: Collection[Judged], seen: Survey) -> tuple[Process, ...]:
+    """The parents of the person's own that are not ended with their children, and may start these anew."""
     ending = {one.process.pid for one in targets}
     parents = {one.process.ppid for one in targets}
     processes = () if isinstance(seen.processes, Unknown) else seen.processes
-    return any(one.pid in parents and _may_be_agent(one, ending, seen.chain) for one in processes)
+    return tuple(one for one in processes if one.pid in parents and _may_be_agent(one, ending, seen.chain))
 
 
 def _may_be_agent(process: Process, ending: Collection[int], chain: Collection[int]) -> bool:

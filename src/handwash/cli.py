@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 # The words of each command, for --help, in the order in which a person meets them.
 COMMANDS: dict[str, str] = {
-    "status": N_("where am I, what do I hold and what does it cost, who is on the GPUs, what is left over"),
+    "status": N_(
+        "where am I, what do I hold and what does it cost, who is on the GPUs, are they idle, what is left over"
+    ),
     "where": N_("what kind of node this is, with the evidence"),
     "check": N_("the triple check: queue, GPUs, processes"),
     "clean": N_("end what is left over, and show what came back"),
@@ -34,6 +36,8 @@ COMMANDS: dict[str, str] = {
 _WITH_JSON = ("status", "where", "check", "clean", "doctor", "sessions", "usage")
 # Never shown in --help: the wrapper calls it.
 _WRAPPER = "safe-srun"
+# Nor this: a session's guardian starts it.
+_NODE_LOOK = "idle-look"
 
 
 def entry() -> int:
@@ -72,6 +76,10 @@ def _main(argv: list[str]) -> int:
         choose(settings.lang)
     command = argv[0] if argv and not argv[0].startswith("-") else "status"
     words = argv[1:] if argv and argv[0] == command else argv
+    if command == _NODE_LOOK and len(words) == 2:
+        from handwash.commands import idle_look
+
+        return idle_look.look(settings, words)
     if argv[:2] == ["--json", "cost"]:
         command, words = "cost", ["--json", *argv[2:]]
     if command not in COMMANDS:
@@ -123,7 +131,7 @@ def _dispatch(settings: config.Config, command: str, argv: list[str]) -> int:
             as_json=options.json,
             all_nodes=options.all_nodes,
             steps=options.steps,
-            exactly=options.exactly,
+            exactly=None if options.exactly is None else tuple(options.exactly),
         )
         return clean.clean(settings, asked)
     if command == "doctor":
@@ -189,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     clean.add_argument("--all-nodes", action="store_true", help=_("on the other nodes of this job too"))
     # Said by another node's handwash only.
     clean.add_argument("--steps", type=_words, help=argparse.SUPPRESS)
-    clean.add_argument("--exactly", type=_identities, help=argparse.SUPPRESS)
+    clean.add_argument("--exactly", type=_identities, action="extend", help=argparse.SUPPRESS)
     clean.add_argument("pids", metavar="PID", nargs="*", type=_pid, help=_("end these processes instead"))
     parsers["usage"].add_argument(
         "--since",

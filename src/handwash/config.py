@@ -27,7 +27,8 @@ _SIZE_CAP = 256 * 1024
 class Config:
     """`deadline`: seconds for a check; `grace`: seconds between TERM and KILL. `complaints`: what could not be used.
 
-    `login_cores`, `login_memory` (GiB), `login_threads`: the limits on a login node, see `limits.Policy`.
+    `login_cores`, `login_memory` (GiB), `login_threads`: the limits on a login node, see `limits.Policy`. `idle_after`:
+    minutes before a GPU that does nothing is called idle, see `idle`.
     """
 
     disable: bool = False
@@ -40,6 +41,7 @@ class Config:
     login_cores: float = 0.5
     login_memory: float = 8.0
     login_threads: float = 256
+    idle_after: float = 10.0
 
     @property
     def policy(self) -> Policy:
@@ -89,7 +91,7 @@ def _toml(content: bytes) -> dict[str, Any]:
 def _with_environment(config: Config) -> Config:
     if world.env.get("HANDWASH_DISABLE"):
         config = replace(config, disable=world.disabled())
-    for name in ("banner", "on_exit", "deadline", "grace", "lang", *LIMITS):
+    for name in ("banner", "on_exit", "deadline", "grace", "lang", "idle_after", *LIMITS):
         variable = "HANDWASH_" + name.upper()
         text = world.env.get(variable)
         if text:
@@ -109,6 +111,8 @@ def _with_value(config: Config, name: str, value: Any, where: str) -> Config:
     elif name in ("deadline", "grace"):
         usable = _number(value, smallest=0.1 if name == "deadline" else 0.0, largest=600)
         expected = _("a number of seconds")
+    elif name == "idle_after":
+        usable, expected = _number(value, smallest=0.0, largest=1e6), _("a number of minutes")
     elif name in LIMITS:
         usable, expected = _number(value, smallest=0.01, largest=1e6), _("a number greater than 0")
     elif name == "lang":

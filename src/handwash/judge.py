@@ -144,7 +144,7 @@ def _judge_with_job(process: Process, context: _Context) -> Judged:
         if _of_this_session(process, context):
             fate = _fate_in_job(process, context)
             return Judged(process, "session", fate, _counts_in_session(process, context), _session_sentence(fate))
-        if _of_ended_step(process, context):
+        if has_ended(process, context.survey.living_steps):
             why = _("It belongs to step {step} of this job, which has ended.").format(step=process.step)
             return Judged(process, "session", _fate_in_job(process, context), not _attended(process, context), why)
         why = _("It belongs to another part of job {job}, which goes on.").format(job=process.job)
@@ -178,11 +178,15 @@ def _of_this_session(process: Process, context: _Context) -> bool:
     return job is not None and job.interactive is True and process.step is None and context.own_step is None
 
 
-def _of_ended_step(process: Process, context: _Context) -> bool:
-    """Of an ordinary step that Slurm no longer lists; batch, extern and interactive steps have names, or huge numbers."""
-    living = context.survey.living_steps
+def has_ended(process: Process, living: tuple[str, ...] | None) -> bool:
+    """Whether it is of an ordinary step that Slurm no longer lists among the `living` of its job.
+
+    Batch, extern and interactive steps have names, or huge numbers, and no end of their own.
+    """
     step = process.step or ""
-    return living is not None and step.isdigit() and int(step) < _SPECIAL_STEPS and step not in living
+    # Out of an environment, which can hold anything: int() refuses other digits, and thousands of them.
+    is_number = step.isascii() and step.isdigit() and len(step) <= len(str(_SPECIAL_STEPS))
+    return living is not None and is_number and int(step) < _SPECIAL_STEPS and step not in living
 
 
 def _job_row(number: str | None, context: _Context) -> Job | None:

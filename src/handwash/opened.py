@@ -12,10 +12,12 @@ from handwash.survey import procfs
 from handwash.teardown import identity
 
 _CAP = 256 * 1024
+# Of the largest number of 64 bits; a longer one is damage, and int() refuses it from 4300 on.
+_DIGITS = 20
 
 
-def _path() -> str:
-    return os.path.join(paths.state_dir(), f"opened.{world.host()}")
+def _prefix() -> str:
+    return f"opened.{world.host()}."
 
 
 def note(seen: Survey) -> None:
@@ -28,13 +30,16 @@ def note(seen: Survey) -> None:
     start = identity.start_of(leader)
     if node.kind != "compute" or node.job is not None or not jobs or start is None:
         return
-    others = [row for row in _rows() if row[0] != leader and identity.same(row[0], row[1]) is not None]
-    lines = [f"{identity.boot_id()} {pid} {began} {' '.join(numbers)}" for pid, began, numbers in others]
-    lines.append(f"{identity.boot_id()} {leader} {start} {' '.join(jobs)}")
+    # A file for each of them: of two logins at once neither takes the other's note away.
+    path = os.path.join(paths.state_dir(), f"{_prefix()}{leader}")
     try:
-        paths.write_whole(_path(), ("\n".join(lines) + "\n").encode())
+        paths.write_whole(path, f"{identity.boot_id()} {leader} {start} {' '.join(jobs)}\n".encode())
     except OSError:
-        pass
+        return
+    for name in _names():
+        row = _row(name)
+        if row is None or identity.same(row[0], row[1]) is None:
+            _forget(name)
 
 
 def _is_reason(job: Job, node: Node) -> bool:
@@ -49,29 +54,43 @@ def _is_reason(job: Job, node: Node) -> bool:
 
 
 def look() -> list[str]:
-    """The jobs that are on record for a shell of this process's chain; reads one file."""
-    rows = _rows()
-    if not rows:
-        return []
-    chain = {pid for pid, _name in procfs.ancestors(os.getpid())}
-    return [
-        number for pid, start, numbers in rows if pid in chain and identity.start_of(pid) == start for number in numbers
-    ]
+    """The jobs that are on record for a shell of this process's chain; lists one folder, and reads what is of the chain."""
+    chain = {f"{_prefix()}{pid}" for pid, _name in procfs.ancestors(os.getpid())}
+    rows = [_row(name) for name in _names() if name in chain]
+    return [number for row in rows if row is not None and identity.start_of(row[0]) == row[1] for number in row[2]]
 
 
-def _rows() -> list[tuple[int, int, list[str]]]:
-    """(pid, start time, job numbers) of this boot; what is damaged is passed over."""
+def _names() -> list[str]:
+    """The notes of this host; one that is being written has no name yet."""
     try:
-        with open(_path(), "rb") as file:
-            content = file.read(_CAP)
+        names = os.listdir(paths.state_dir())
     except OSError:
         return []
-    found = []
-    for line in content.decode("utf-8", "replace").splitlines():
-        boot, *words = line.split(" ")
-        if boot == identity.boot_id() and len(words) > 2 and all(word.isascii() and word.isdigit() for word in words):
-            found.append((int(words[0]), int(words[1]), words[2:]))
-    return found
+    return sorted(name for name in names if name.startswith(_prefix()) and name[len(_prefix()) :].isdigit())
+
+
+def _row(name: str) -> tuple[int, int, list[str]] | None:
+    """(pid, start time, job numbers) of this boot; None where that is damaged, or of another boot."""
+    try:
+        with open(os.path.join(paths.state_dir(), name), "rb") as file:
+            content = file.read(_CAP)
+    except OSError:
+        return None
+    boot, *words = content.decode("utf-8", "replace").strip("\n").split(" ")
+    if boot != identity.boot_id() or len(words) < 3 or not all(map(_is_number, words)):
+        return None
+    return int(words[0]), int(words[1]), words[2:]
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) <= _DIGITS
+
+
+def _forget(name: str) -> None:
+    try:
+        os.unlink(os.path.join(paths.state_dir(), name))
+    except OSError:
+        pass
 
 
 def over(seen: Survey) -> str | None:

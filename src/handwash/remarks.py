@@ -1,8 +1,9 @@
-"""What is worth a remark beside the verdict: jobs with nobody in them, idle GPUs, nodes not looked at. Pure."""
+"""What is worth a remark beside the verdict: jobs with nobody in them, nodes not looked at. Pure."""
 
 from __future__ import annotations
 
-from handwash.model import Gpu, Job, Judged, Process, Survey, Unknown, Verdict
+from handwash.frozen import replace
+from handwash.model import Job, Judged, Process, Survey, Unknown, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,20 +18,41 @@ _SLACK_S = 5.0
 def unattended_jobs(survey: Survey, host: str = "") -> tuple[Job, ...]:
     """Running interactive jobs with GPUs that this shell is not in and that nobody is seen to sit in from `host`, this one.
 
+    A heterogeneous job is one, with its leader's number and the GPUs of all its components: scancel of it ends all of them.
     Whether someone sits in one from another host cannot be seen, so this is for a remark and a question, not for a verdict.
     """
     if isinstance(survey.jobs, Unknown):
         return ()
     here = None if isinstance(survey.node, Unknown) else survey.node.job
-    return tuple(
-        job
-        for job in survey.jobs
-        if job.interactive
-        and job.gpus
-        and job.state == "RUNNING"
-        and job.number != here
-        and not _is_attended_from(host, job, survey)
-    )
+    found = []
+    for parts in _by_leader(survey.jobs):
+        running = [job for job in parts if job.interactive and job.state == "RUNNING"]
+        gpus = sum(job.gpus or 0 for job in running)
+        is_own = any(job.number == here for job in parts)
+        if gpus and not is_own and not any(_is_attended_from(host, job, survey) for job in parts):
+            leader = _leader(running[0])
+            number = running[0].number if leader == running[0].id else leader
+            found.append(replace(running[0], id=leader, number=number, gpus=gpus))
+    return tuple(found)
+
+
+def numbers_of(survey: Survey, job: Job) -> tuple[str, ...]:
+    """The numbers that a job's own processes have: more than one for a heterogeneous job."""
+    rows = () if isinstance(survey.jobs, Unknown) else survey.jobs
+    return tuple(row.number for row in rows if _leader(row) == _leader(job)) or (job.number,)
+
+
+def _leader(job: Job) -> str:
+    """As scancel takes the whole of it: `123` of `123+1`, else the job's own id."""
+    return job.id.partition("+")[0]
+
+
+def _by_leader(jobs: Iterable[Job]) -> tuple[tuple[Job, ...], ...]:
+    """The rows of each job, the components of a heterogeneous one together."""
+    found: dict[str, list[Job]] = {}
+    for job in jobs:
+        found.setdefault(_leader(job), []).append(job)
+    return tuple(map(tuple, found.values()))
 
 
 def batch_jobs(survey: Survey) -> tuple[str, ...]:
@@ -42,7 +64,7 @@ def batch_jobs(survey: Survey) -> tuple[str, ...]:
         return ()
     here = {job.number for job in components(survey)}
     running = (job for job in survey.jobs if job.interactive is False and job.state == "RUNNING")
-    return tuple(dict.fromkeys(job.id.partition("+")[0] for job in running if job.number not in here))
+    return tuple(dict.fromkeys(_leader(job) for job in running if job.number not in here))
 
 
 def _is_attended_from(host: str, job: Job, survey: Survey) -> bool:
@@ -64,7 +86,12 @@ def held_from(survey: Survey, host: str) -> tuple[Job, ...]:
     if isinstance(survey.jobs, Unknown):
         return ()
     own = components(survey)
-    there = (job for job in survey.jobs if job.interactive and _is_attended_from(host, job, survey))
+    there = (
+        job
+        for parts in _by_leader(survey.jobs)
+        for job in parts
+        if job.interactive and any(_is_attended_from(host, part, survey) for part in parts)
+    )
     return tuple(job for job in dict.fromkeys((*own, *there)) if job.state == "RUNNING")
 
 
@@ -88,6 +115,12 @@ def without_srun(steps: Iterable[Step], processes: Iterable[Process], host: str)
     )
 
 
+def with_srun(steps: Iterable[Step], processes: Iterable[Process], host: str) -> tuple[Step, ...]:
+    """Of steps that were listed before the processes of `host`, this one, those whose srun runs here."""
+    alive = {process.pid for process in processes if process.name == "srun" and process.state not in ("Z", "X")}
+    return tuple(step for step in steps if step.host == host and step.pid in alive)
+
+
 def of_session(verdict: Verdict, session: str, jobs: tuple[str, ...]) -> tuple[Judged, ...]:
     """What runs here of a session on record. Its cookie goes on into jobs that were submitted from it: those are not its."""
     return tuple(
@@ -102,13 +135,29 @@ def of_session(verdict: Verdict, session: str, jobs: tuple[str, ...]) -> tuple[J
 
 def components(survey: Survey) -> tuple[Job, ...]:
     """The queue's rows of this shell's job: more than one for a heterogeneous job (`123+0`, `123+1`), each with its nodes."""
+    own = own_job(survey)
+    if own is None or isinstance(survey.jobs, Unknown):
+        return ()
+    return tuple(job for job in survey.jobs if _leader(job) == _leader(own))
+
+
+def own_job(survey: Survey) -> Job | None:
+    """The queue's row of the job that this shell is in, of a heterogeneous one that of its own component."""
     if isinstance(survey.node, Unknown) or isinstance(survey.jobs, Unknown) or survey.node.job is None:
-        return ()
-    own = next((job for job in survey.jobs if job.number == survey.node.job), None)
-    if own is None:
-        return ()
-    leader, plus, _offset = own.id.partition("+")
-    return tuple(job for job in survey.jobs if plus and job.id.startswith(f"{leader}+")) or (own,)
+        return None
+    return next((job for job in survey.jobs if job.number == survey.node.job), None)
+
+
+def has_gpus_here(survey: Survey) -> bool:
+    """Whether this shell is in a job that holds GPUs of this node, as Slurm names them."""
+    return not isinstance(survey.node, Unknown) and survey.node.job is not None and bool(survey.node.gpus)
+
+
+def job_gpus(survey: Survey) -> int | None:
+    """How many GPUs this shell's job holds, all components and nodes of it together; None where that is not known."""
+    counts = [job.gpus for job in components(survey)]
+    known = [count for count in counts if count is not None]
+    return sum(known) if counts and len(known) == len(counts) else None
 
 
 def other_nodes(survey: Survey) -> tuple[str, ...]:
@@ -128,18 +177,3 @@ def outlived_job(survey: Survey) -> str | None:
         if process.pid in survey.chain and inside and process.job is not None and process.job not in living:
             return process.job
     return None
-
-
-def idle_gpus(survey: Survey) -> tuple[Gpu, ...]:
-    """GPUs that the job of this shell holds, with nobody on them and nothing to do at this moment.
-
-    A GPU whose utilisation cannot be told (MIG) is not idle, and one that is busy without any process is no idle one either.
-    """
-    if isinstance(survey.node, Unknown) or isinstance(survey.gpus, Unknown):
-        return ()
-    held = survey.node.gpus
-    return tuple(
-        gpu
-        for gpu in survey.gpus
-        if gpu.node_index in held and gpu.utilisation == 0 and gpu.uses_known and not gpu.uses
-    )

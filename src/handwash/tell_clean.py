@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from handwash.schedulers.slurm_launchers import Step
 
 
+# Of those whose children were ended.
+_PARENTS = 3
+
+
 def plan(targets: tuple[Judged, ...], seen: Survey, now: float, stream: TextIO | None = None) -> None:
     """What is to be ended, a line for each crowd; then the GPUs that come free by it, or who stays on them."""
     tell.process_table(targets, seen, now, stream)
@@ -106,10 +110,26 @@ def done(result: Done, seen: Survey, stream: TextIO | None = None) -> None:
         render.say(_("Still there: {pid} ({why}).").format(pid=one.process.pid, why=why_left(why)), stream)
         if why.startswith("uninterruptible"):
             stuck.append((one, why))
+    for parent in result.parents[:_PARENTS]:
+        sentence = _(
+            "{pid} {name}, which had started what was ended, is still there. "
+            "To end it with all that it has started: handwash clean {pid}"
+        )
+        render.say(sentence.format(pid=parent.process.pid, name=harmless(parent.process.name, 40)), stream)
     if result.unchecked is not None:
         render.say(unchecked(result.unchecked), stream)
     if stuck:
         for_administrator(stuck, stream)
+
+
+def interrupted(result: Done, stream: TextIO | None = None) -> None:
+    """What had ended when the person broke off, and what lives."""
+    count = len(result.ended)
+    sentence = ngettext("Interrupted: {count} process has ended.", "Interrupted: {count} processes have ended.", count)
+    render.say(sentence.format(count=count), stream)
+    if result.left:
+        pids = groups.ranges(one.process.pid for one, _why in result.left)
+        render.say(_("These are still there, and may be about to end: {pids}").format(pids=pids), stream)
 
 
 def unchecked(why: str) -> str:
@@ -143,6 +163,7 @@ def why_left(why: str) -> str:
         "restarted": _("something starts it again each time it is ended"),
         "mps": _("it shares its GPU through the multi-process service"),
         "service": _("it is a background service"),
+        "interrupted": _("it was interrupted"),
     }.get(why, _("it did not end"))
 
 

@@ -149,17 +149,6 @@ def _some(words: list[str]) -> str:
     return ", ".join(words) if len(words) <= _MOST_HOLDERS else ", ".join([*words[:_MOST_HOLDERS], "…"])
 
 
-def idle_line(idle: tuple[Gpu, ...]) -> str:
-    """One line for GPUs that the job holds and does not use."""
-    numbers = ", ".join(str(gpu.index) for gpu in idle)
-    times = [gpu.utilisation_over_s for gpu in idle]
-    seconds = min((time for time in times if time is not None), default=0.0)
-    if None in times or seconds < 1:
-        return _("Idle at this moment, and billed all the same: GPU {numbers}.").format(numbers=numbers)
-    sentence = _("Idle for the last {seconds} s at least, and billed all the same: GPU {numbers}.")
-    return sentence.format(numbers=numbers, seconds=int(seconds))
-
-
 def gpu_memory(judged: Judged, survey: Survey) -> int | None:
     """Bytes of GPU memory that a process holds, where the driver says so."""
     gpus = survey.gpus_in_part if isinstance(survey.gpus, Unknown) else survey.gpus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.contract.test_front_door import HANDWASH, MAIN, ROOT, World, lives, until
@@ -83,6 +85,48 @@ def test_an_agent_that_looks_after_its_workers_at_intervals(world: World) -> Non
         code, answer = world.json("clean", "--yes", str(worker))
         (new,) = children(agent.pid)
         assert code == 1 and answer["left"] == [{"pid": new, "why": "restarted", "agent": agent.pid}]
+
+
+def test_an_agent_that_waits_before_it_starts_another(world: World) -> None:
+    """It has started nothing when `clean` is done: named as being there, which is all that is known; nothing is left."""
+    with agent_with_worker("-c", SLOW.replace("time.sleep(0.1)\n", "time.sleep(100)\n")) as (agent, worker):
+        until(lambda: Path(f"/proc/{worker}/comm").read_text() == "sleep\n")
+        code, out, err = world.run("clean", "--yes", str(worker))
+        assert code == 0 and "Still there" not in out, out + err
+        assert f"{agent.pid} python3" in out or f"{agent.pid} python" in out
+        assert f"is still there. To end it with all that it has started: handwash clean {agent.pid}" in out
+        assert not lives(worker) and agent.poll() is None
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_during_the_grace(world: World, as_json: bool) -> None:
+    """What has ended and what lives is said, with 130; a second later nobody is asked for it."""
+    deaf = [sys.executable, "-c", "import signal, time; signal.signal(15, lambda *_: print('asked', flush=True)); "
+            "print('ready', flush=True); time.sleep(60)"]  # fmt: skip
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+    with subprocess.Popen(deaf, stdout=subprocess.PIPE, text=True, **options) as stubborn, sleeper() as meek:
+        try:
+            assert stubborn.stdout and stubborn.stdout.readline() == "ready\n"
+            words = ["clean", "--yes", str(meek.pid), str(stubborn.pid), *(["--json"] if as_json else [])]
+            clean = subprocess.Popen(
+                [*HANDWASH, *words],
+                env={**world.env, "HANDWASH_GRACE": "60"},
+                stdout=subprocess.PIPE,
+                text=True,
+                **options,
+            )
+            # Asked: the grace has begun.
+            assert stubborn.stdout.readline() == "asked\n" and meek.wait(10) == -15
+            clean.send_signal(2)
+            out, _err = clean.communicate(timeout=20)
+            assert clean.returncode == 130 and stubborn.poll() is None, out
+            if as_json:
+                answer = json.loads(out)
+                assert answer["ended"] == [meek.pid] and answer["left"] == [{"pid": stubborn.pid, "why": "interrupted"}]
+            else:
+                assert "Interrupted: 1 process has ended." in out and f"about to end: {stubborn.pid}\n" in out
+        finally:
+            stubborn.kill()
 
 
 def test_a_program_that_starts_itself_again_each_time(world: World) -> None:

@@ -15,8 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contract.test_front_door import FIELDS, World
 from tests.contract.test_sessions import SESSION, record
+from tests.unit.test_judge import survey
 
+from handwash import cli
+from handwash.commands import elsewhere
 from handwash.commands.elsewhere import Answer, read_answer
+from handwash.config import Config
+from handwash.model import Unknown
 
 # No other test's processes have this one.
 NUMBER = str(70_000_000 + os.getpid())
@@ -128,6 +133,9 @@ def test_a_node_that_fails_or_is_silent_beside_one_that_answers(world: Job) -> N
         ("exit 7", "srun ended with exit code 7"),
         ("echo nonsense", "srun ended with exit code 0"),
         ("echo '{\"schema\": 1}'", "srun ended with exit code 0"),
+        (f"echo '{json.dumps({**NOTHING, 'would_end': None})}'", "srun ended with exit code 0"),
+        (f"echo '{json.dumps({**NOTHING, 'would_end': 5})}'", "srun ended with exit code 0"),
+        (f"echo '{json.dumps({**NOTHING, 'held_back': [{**MPS['held_back'][0], 'pid': True}]})}'", "srun ended"),
         ("kill -9 $$", "srun ended with exit code -9"),
     ):
         world.says("n2", script)
@@ -194,6 +202,61 @@ def test_what_was_held_back_still_counts_after_the_end(world: Job) -> None:
     code, out, (node,) = world.clean("--yes")
     assert code == 1 and out.count("78 is held back") == 1 and SILENT_GPU in out
     assert node["held_back"] == MPS["held_back"] and node["unknown"] == [SILENT_GPU] and node["ended"] == [77]
+
+
+def test_a_step_that_has_begun_while_the_nodes_looked(world: Job) -> None:
+    """On the list that was made before, it is on none; by the one that is made after, it lives, and nobody is to end it."""
+    count = f"{world.folder}/count"
+    world.steps(
+        f'echo x >>{count}; echo STEPID; echo {NUMBER}.0; case "$(/bin/cat {count})" in x) ;; *) echo {NUMBER}.7 ;; esac'
+    )
+    row = {"start_ticks": 5, "command": "train.py", "why": "It has ended."}
+    begun = {"pid": 71, **row, "job": NUMBER, "step": "7"}
+    ended = {"pid": 73, **row, "job": NUMBER, "step": "3"}
+    # Of another job that is over, which had a step of that number too; and of none.
+    others = [{"pid": 79, **row, "job": "9", "step": "7"}, {"pid": 70, **row, "job": None, "step": None}]
+    world.node("n2", 1, {"would_end": [begun, ended, *others]}, (0, {"ended": [73], "returned": True}))
+    code, out, _err = world.run("clean", "--all-nodes", "--session", SESSION, "--yes")
+    assert code == 0 and "71" not in out, out
+    assert "--exactly=73:5,79:5,70:5" in world.asked()[1]
+    # Nothing else is left over there: the node is clean.
+    for more, wanted in (({}, 0), ({"unknown": [SILENT_GPU]}, 3), (MPS, 1)):
+        (world.folder / "count").unlink()
+        world.node("n2", 1, {"would_end": [begun], **more})
+        code, out, _err = world.run("clean", "--all-nodes", "--session", SESSION, "--yes")
+        assert code == wanted and ("On n2: nothing of yours is left over." in out) == (wanted == 0), out
+
+
+def test_the_steps_could_not_be_told_after_the_nodes_had_looked(world: Job) -> None:
+    """Nothing is ended there by the list that is older than the look."""
+    count = f"{world.folder}/count"
+    world.steps(f'echo x >>{count}; case "$(/bin/cat {count})" in x) echo STEPID; echo {NUMBER}.0 ;; *) exit 1 ;; esac')
+    world.node("n2", 1, LEFT, (0, {"ended": [77]}))
+    code, out, _err = world.run("clean", "--all-nodes", "--session", SESSION, "--yes")
+    assert code == 3 and "n2 could not be looked at: The steps of job" in out and len(world.asked()) == 1
+
+
+def test_more_than_one_word_can_hold(world: Job) -> None:
+    """The kernel takes 128 KiB in a word; what a node has to end is said in several."""
+    rows = [{**LEFT["would_end"][0], "pid": pid, "start_ticks": 10**18 + pid} for pid in range(4_000_000, 4_005_000)]
+    world.node("n2", 1, {"would_end": rows}, (0, {"ended": [77], "returned": True}))
+    code, out, _err = world.run("clean", "--all-nodes", "--session", SESSION, "--yes")
+    assert code == 0 and "On n2: 1 process ended." in out, out[-500:]
+    words = [word for word in world.asked()[1].split() if word.startswith("--exactly=")]
+    assert all(len(word) < 128 * 1024 for word in words)
+    assert [pair for word in words for pair in word[10:].split(",")] == [f"{r['pid']}:{r['start_ticks']}" for r in rows]
+    # What it makes of them there.
+    mine = [f"--exactly={os.getpid()}:1", "--exactly=1:1,2:2"]
+    assert world.json("clean", "--dry-run", *mine)[0] == 0
+    parsed = cli._parser().parse_args(["clean", *mine])
+    assert parsed.exactly == [(os.getpid(), 1), (1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("look", ["node", "jobs"])
+def test_this_node_could_not_be_looked_at(look: str) -> None:
+    """Which nodes there are is not known then: said, and no all-clear."""
+    found = elsewhere.ask(survey(**{look: Unknown("It hung.")}, inside="42"), Config(), SESSION)
+    assert found.unsure and found.why == "It hung." and not found.stays and found.json() == []
 
 
 def test_without_a_session(world: Job) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pexpect
 import pytest
-from tests.contract.test_front_door import FIELDS, World
+from tests.contract.test_front_door import FIELDS, HANDWASH, MAIN, World, until
 from tests.unit.test_slurm_launchers import BATCH, LINE
 
 from handwash.survey import procfs
 
 NUMBER = str(70_000_000 + os.getpid())
+JOB_ID = "120_3"
 HOST = os.uname().nodename.partition(".")[0]
 OFFER = f"Step {NUMBER}.0 (train) runs on, but the srun that started it here is gone. To end it: scancel {NUMBER}.0"
 
@@ -49,7 +53,7 @@ def gone() -> int:
     return child.pid
 
 
-@pytest.mark.skipif(not procfs.has_pids_of_host(), reason="a container with the host's name and pids of its own")
+@pytest.mark.skipif(not procfs.is_host_namespace(), reason="a container: pids of its own")
 def test_an_srun_that_is_gone(world: World) -> None:
     """Offered with the line to type; not where it lives, was on another host, or the step has just ended with it."""
     pid = gone()
@@ -76,16 +80,131 @@ def test_not_where_nobody_asked(world: World) -> None:
     world.script("scontrol", (world.bin / "scontrol").read_text().replace("#!/bin/sh\n", 'echo "$*" >>"$HOME/asked"\n'))
     for words in (["check"], ["status"], ["banner"], ["clean", "--dry-run"], ["clean", "--json"], ["clean", "1"]):
         assert "scancel" not in "".join(world.run(*words)[1:])
+    world.script("squeue", "exit 0")
     world.run("clean", env={"SLURM_JOB_ID": None})
     assert "show step" not in (world.home / "asked").read_text()
 
 
-@pytest.mark.skipif(not procfs.has_pids_of_host(), reason="a container with the host's name and pids of its own")
+def cleaned(code: int, out: str) -> bool:
+    """Whether nothing of whoever runs the tests was in the way of the exit code that is asked for."""
+    return code != 1 or "left over" not in out
+
+
+@pytest.mark.skipif(not procfs.is_host_namespace(), reason="a container: pids of its own")
 def test_scontrol_does_not_answer(world: World) -> None:
-    """Said, and no finding: it is about an offer."""
+    """Whether a step has lost its srun could not be told then: the reason, and neither the word clean nor its exit code."""
     world.script("scontrol", "echo 'slurm_load: \x1b[31mno' >&2; exit 1")
     code, out, _err = world.run("clean")
-    assert f"The steps of job {NUMBER} could not be told: slurm_load: \\x1b[31mno" in out
-    assert code == 0 or "left over" in out
+    assert out.count(f"The steps of job {NUMBER} could not be told: slurm_load: \\x1b[31mno") == 1
+    assert "Clean:" not in out and (code == 3 or not cleaned(code, out)), out
     (world.bin / "scontrol").unlink()
     assert f"The steps of job {NUMBER} could not be told: scontrol: No such file" in world.run("clean")[1]
+
+
+WITHOUT_A_LOOK = (
+    f"import sys; sys.path.insert(0, {str(MAIN.parents[1])!r})\n"
+    "from handwash import cli, survey\n"
+    "from handwash.frozen import replace\n"
+    "from handwash.model import Unknown\n"
+    "take = survey.take\n"
+    "def later(deadline, only=()):\n"
+    "    again = only == ('processes',)\n"
+    "    seen = take(deadline, only) if only else take(deadline)\n"
+    "    return replace(seen, processes=Unknown('It hung.')) if again else seen\n"
+    "survey.take = later\n"
+    "sys.exit(cli.main(sys.argv[1:]))\n"
+)
+
+
+@pytest.mark.skipif(not procfs.is_host_namespace(), reason="a container: pids of its own")
+def test_the_processes_could_not_be_looked_at_again(world: World) -> None:
+    """By the first look, which is older than the steps, nothing can be said of them."""
+    steps(world, line(gone()))
+    done = subprocess.run(
+        [*HANDWASH[:-1], "-c", WITHOUT_A_LOOK, "clean"], env=world.env, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert "Could not tell which processes are yours: It hung." in done.stdout and OFFER not in done.stdout
+    assert "Clean:" not in done.stdout and (done.returncode == 3 or not cleaned(done.returncode, done.stdout)), done
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="makes namespaces")
+@pytest.mark.parametrize("words", [["--pid"], ["--pid", "--uts"]], ids=" ".join)
+def test_pids_of_its_own_under_the_host_s_name(world: World, words: list[str]) -> None:
+    """A namespace of names begins with the host's: what another one tells of pids is not to be looked up here."""
+    with subprocess.Popen(["/bin/sleep", "60"]) as srun:
+        try:
+            steps(world, line(srun.pid))
+            unshare = ["unshare", *words, "--fork", "--mount-proc"]
+            done = subprocess.run(
+                [*unshare, *HANDWASH, "clean"], env={**world.env, "PATH": f"{world.bin}:{os.environ['PATH']}"},
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
+            )  # fmt: skip
+            assert done.returncode in (0, 1) and "is gone" not in done.stdout and srun.poll() is None, done
+        finally:
+            srun.kill()
+
+
+@contextmanager
+def srun() -> Iterator[int]:
+    """Somebody's srun in another session: a program of that name that waits."""
+    with subprocess.Popen(["srun", "60"], executable="/bin/sleep", start_new_session=True) as child:
+        try:
+            until(lambda: Path(f"/proc/{child.pid}/cmdline").read_bytes().startswith(b"srun"))
+            yield child.pid
+        finally:
+            child.kill()
+
+
+@pytest.mark.skipif(not procfs.is_host_namespace(), reason="a container: pids of its own")
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_job_that_an_srun_of_this_host_sits_in(world: World, asks: bool) -> None:
+    """Made by `salloc --no-shell`, and worked in with `srun --jobid` from another session: neither a word nor a question."""
+    world.env.pop("SLURM_JOB_ID")
+    hint = f"scancel {JOB_ID}"
+    with srun() as pid:
+        for said, offered in (
+            (line(pid), False),
+            (line(pid) + BATCH.replace("42.", f"{NUMBER}."), False),
+            (line(gone()), True),
+            (line(os.getpid()), True),
+            (line(pid, "elsewhere"), True),
+            (BATCH.replace("42.", f"{NUMBER}."), True),
+            ("", True),
+        ):
+            steps(world, said)
+            code, out = at_terminal(world, "n\n") if asks else world.run("clean")[:2]
+            assert (hint in out or f"Job {JOB_ID} (bash) holds" in out) == offered, (said, out)
+            assert code == 0 or not cleaned(code, out)
+    world.script("scontrol", "echo 'slurm_load: no' >&2; exit 1")
+    code, out = at_terminal(world, "n\n") if asks else world.run("clean")[:2]
+    assert hint not in out and "Cancel it" not in out and "Clean:" not in out
+    assert f"The steps of job {NUMBER} could not be told: slurm_load" in out
+    assert code == 3 or not cleaned(code, out)
+
+
+@pytest.mark.skipif(not procfs.is_host_namespace(), reason="a container: pids of its own")
+def test_somebody_has_gone_into_it_while_the_question_stood(world: World) -> None:
+    """The answer comes late; what it was about is no longer so."""
+    world.env.pop("SLURM_JOB_ID")
+    world.script("scancel", 'echo "$*" >>"$HOME/cancelled"')
+    with srun() as pid:
+        steps(world, "", line(pid))
+        _code, out = at_terminal(world, "y\n")
+        assert f"Somebody works in job {JOB_ID} by now: it was not cancelled." in out, out
+        assert not (world.home / "cancelled").exists()
+
+
+def at_terminal(world: World, answer: str) -> tuple[int, str]:
+    """`handwash clean` where somebody answers what is asked of jobs and steps."""
+    child = pexpect.spawn(
+        HANDWASH[0], [*HANDWASH[1:], "clean"], env={**world.env, "TERM": "dumb"}, encoding="utf-8", timeout=20
+    )
+    said = ""
+    while child.expect([r"\[y/N\] ", pexpect.EOF]) == 0:
+        said += child.before + child.after
+        # Never to a question about a process of whoever runs the tests.
+        child.send(answer if "Cancel it" in child.before else "n\n")
+    said += child.before
+    child.close()
+    return child.exitstatus, said

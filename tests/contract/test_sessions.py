@@ -69,7 +69,9 @@ def test_by_the_short_name_that_tables_show(world: World) -> None:
         for words in (["0a0b0"], ["1a0b0c"]):
             assert world.run("clean", "--yes", "--session", *words)[0] == 1
         twin = record(world, SESSION[:-6] + "ffffff")
-        assert world.run("clean", "--yes", "--session", "0a0b0c")[0] == 1 and left.poll() is None
+        code, _out, err = world.run("clean", "--yes", "--session", "0a0b0c")
+        assert code == 1 and left.poll() is None and "There is no session" not in err
+        assert "'0a0b0c' is the beginning of more than one session: " in err and err.count(SESSION[:-6]) == 2
         twin.unlink()
         code, out, _err = world.run("clean", "--session", "0a0b0c", "--dry-run")
         assert code == 1 and str(left.pid) in out

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+from tests.shells.first_lines import FIRST_LINES
 from tests.shells.terminal import REPO, Person
 
 HOOK = REPO / "shellhooks" / "handwash.sh"
@@ -109,27 +110,12 @@ def test_a_persons_trap_alias_is_given_back(somebody: Person) -> None:
 @pytest.mark.parametrize(
     ("env", "line"),
     [
-        ({}, "handwash: HOST: no job in this shell"),
-        ({"SLURM_JOB_ID": "42"}, "handwash: HOST: allocation shell of job 42, still on this machine"),
-        (
-            {"SLURM_JOB_ID": "42", "SLURM_GPUS": "a100:2", "CUDA_VISIBLE_DEVICES": "0"},
-            "handwash: HOST: allocation shell of job 42, still on this machine; GPUs asked for: a100:2; CUDA_VISIBLE_DEVICES=0",
-        ),
-        (
-            {"SLURM_JOB_ID": "7", "SLURM_GPUS": "2", "HANDWASH_LANG": "zh"},
-            "handwash：HOST：作业 7 的分配 shell，仍在这台机器上；申请的算力卡：2",
-        ),
-        (
-            {"SLURM_JOB_ID": "7", "SLURM_GPUS": "2", "SLURMD_NODENAME": "n1"},
-            "handwash: HOST: in job 7, on its compute node n1",
-        ),
-        ({"SLURM_JOB_ID": "42", "SLURMD_NODENAME": "n1"}, "handwash: HOST: in job 42, on its compute node n1"),
+        *FIRST_LINES,
         (
             {"CUDA_VISIBLE_DEVICES": ""},
             "handwash: HOST: no job in this shell; CUDA_VISIBLE_DEVICES is set but empty: programs see no GPU",
         ),
         ({"HANDWASH_LANG": "zh", "SLURM_JOB_ID": "7"}, "handwash：HOST：作业 7 的分配 shell，仍在这台机器上"),
-        ({"LC_ALL": "zh_CN.GB18030"}, "handwash: HOST: no job in this shell"),
         (
             {"SLURM_JOB_ID": "4\x1b[31m2", "SLURMD_NODENAME": "%s%n\x07", "CUDA_VISIBLE_DEVICES": "9" * 5000},
             f"handwash: HOST: in job 4??31m2, on its compute node ?s?n?; CUDA_VISIBLE_DEVICES={'9' * 200}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -342,6 +343,34 @@ def test_on_the_other_component_of_a_heterogeneous_job(cluster_linuxproc: Cluste
     assert not [pid for pid in cluster.processes("alice") if processes.arguments(pid)[:1] == ["rank"]]
 
 
+def test_a_step_that_begins_while_the_nodes_are_looked_at(cluster_linuxproc: Cluster) -> None:
+    """Its processes are there when the other node looks, and it was on no list when the steps were asked for: it lives."""
+    cluster = cluster_linuxproc
+    folder = cluster.home("alice") / "first"
+    folder.mkdir()
+    real = shutil.which("srun", path=cluster.env("alice")["PATH"])
+    # In front of the real one: before handwash's first step begins, another has.
+    (folder / "srun").write_text(
+        "#!/bin/sh\n"
+        'for word; do case "$word" in --jobid=*) job="$word" ;; esac; done\n'
+        'case "$*" in *--job-name=handwash*--dry-run*)\n'
+        f"    setsid {real} --overlap $job -N1 -n1 -w n2 bash -c 'exec -a rank sleep 101.6' </dev/null >/dev/null 2>&1 &\n"
+        "    until pgrep -f '^rank 101.6' >/dev/null; do sleep 0.05; done ;;\n"
+        "esac\n"
+        f'exec {real} "$@"\n'
+    )
+    (folder / "srun").chmod(0o755)
+    inner = f"PATH={folder}:$PATH; handwash clean --all-nodes --yes; pgrep -f '^rank 101.6' >/dev/null && echo it lives"
+    script = f"srun -N1 -n1 -w n1 --overlap bash -c {shlex.quote(inner)}"
+    try:
+        done = cluster.run(["salloc", "-Q", "-N2", "bash", "-c", script], user="alice", timeout=90)
+        assert "it lives" in done.stdout and "rank 101.6" not in done.stdout, done
+        assert "On n2: nothing of yours is left over." in done.stdout, done
+    finally:
+        shutil.rmtree(folder)
+        assert cluster.wait_no_jobs(30)
+
+
 STEPS = "srun -N1 -n1 -w n1 sleep 101.1 & srun -N1 -n1 -w n2 sleep 101.2 & "
 RUNNING = "until [ $(squeue -h -s -j $SLURM_JOB_ID -o %i | grep -c '[.][01]$') = 2 ]; do sleep 0.1; done; "
 
@@ -429,3 +458,55 @@ def test_a_job_that_nobody_sits_in(cluster_linuxproc: Cluster) -> None:
             cluster.run(["scancel", "-u", cluster.users[0]], user="alice")
             attended.wait(30)
             assert cluster.wait_no_jobs(30)
+
+
+def test_a_job_that_somebody_sits_in_from_another_session(cluster_linuxproc: Cluster) -> None:
+    """Made by `salloc --no-shell`, worked in with `srun --jobid`: no word on it while that runs; then there is."""
+    cluster = cluster_linuxproc
+    made = cluster.run(["salloc", "--no-shell", "--gres=gpu:1", "-w", "n1"], user="alice", check=True)
+    job = made.stderr.split("job allocation ")[1].split()[0]
+    try:
+        with cluster.popen(["srun", f"--jobid={job}", "--overlap", "sleep", "100"], user="alice") as sits:
+            steps = ["squeue", "-h", "-s", "-j", job, "-o", "%i"]
+            assert wait_until(lambda: f"{job}.0" in cluster.run(steps, user="alice").stdout, 20)
+            done = cluster.run(["handwash", "clean"], user="alice")
+            assert done.returncode == 0 and "scancel" not in done.stdout, done
+            cluster.run(["scancel", f"{job}.0"], user="alice")
+            sits.wait(30)
+        assert wait_until(lambda: f"{job}.0" not in cluster.run(steps, user="alice").stdout, 20)
+        done = cluster.run(["handwash", "clean"], user="alice")
+        assert done.returncode == 0 and f"scancel {job}" in done.stdout, done
+    finally:
+        cluster.run(["scancel", "-u", cluster.users[0]], user="alice")
+        assert cluster.wait_no_jobs(30)
+
+
+def test_a_heterogeneous_job_that_nobody_sits_in(cluster_linuxproc: Cluster) -> None:
+    """One question for all of it, with all of its GPUs; a yes ends all of it, and it says so of the whole."""
+    cluster = cluster_linuxproc
+    words = ["salloc", "--no-shell", "--gres=gpu:1", "-w", "n1", ":", "--gres=gpu:1", "-w", "n2"]
+    made = cluster.run(words, user="alice", check=True)
+    job = made.stderr.split("job allocation ")[1].split()[0]
+    env = {**cluster.env("alice"), "TERM": "dumb"}
+    # Of the second component, and of none of its steps.
+    inside = {"SLURM_JOB_ID": str(int(job) + 1), "SLURMD_NODENAME": "n2"}
+    rank = cluster.popen(["sleep", "100"], user="alice", env=inside)
+    try:
+        shell = pexpect.spawn(
+            "handwash", ["clean"], env=env, preexec_fn=cluster.become("alice"), encoding="utf-8", timeout=30
+        )
+        shell.expect(rf"Job {job} \(.*\) holds 2 GPUs, .* Cancel it\? \[y/N\] ")
+        assert len(cluster.jobs()) == 2
+        shell.sendline("y")
+        shell.expect(r"End this process\? \[y/N\] ")
+        assert f"Job {job} has left the queue." in shell.before and str(rank.pid) in shell.before
+        assert not cluster.jobs()
+        shell.sendline("y")
+        shell.expect(pexpect.EOF)
+        shell.close()
+        assert "Cancel it?" not in shell.before and rank.wait(10) == -15
+    finally:
+        rank.kill()
+        rank.wait()
+        cluster.run(["scancel", "-u", cluster.users[0]], user="alice")
+        assert cluster.wait_no_jobs(30)

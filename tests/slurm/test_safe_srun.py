@@ -259,6 +259,12 @@ def test_usr1_reaches_the_command_once(cluster: Cluster) -> None:
     assert counts == {"srun": 1, "safe-srun": 1}
 
 
+def test_a_job_named_by_the_old_variable_alone(any_cluster: Cluster) -> None:
+    """srun passes over SLURM_JOBID (22.05) and makes a job of its own: that one is confirmed to be gone."""
+    done = safe(any_cluster, "bash", "-c", "echo $SLURM_JOB_ID", env={"SLURM_JOBID": "999999"}, check=True)
+    assert f"handwash: job {done.stdout.strip()}: " in done.stderr and "has left the queue" in done.stderr
+
+
 def test_local_needs_no_scheduler(any_cluster: Cluster) -> None:
     """The same teardown and exit codes without srun, in an environment that has no Slurm."""
     env = {"SLURM_CONF": "/nonexistent", "PATH": f"{any_cluster.shared_venv}/bin:/usr/bin:/bin:{any_cluster.programs}"}

@@ -257,3 +257,33 @@ def test_a_job_that_may_be_somebody_elses_is_left_alone(cluster_pgid: Cluster, m
     assert len(rows) == (1 if "srun.real" in more else 2) and {row.state for row in rows} == {"RUNNING"}
     cluster_pgid.run(["scancel", *(row.id for row in rows)], user="alice")
     assert cluster_pgid.wait_no_jobs()
+
+
+# Kills each guardian that it sees, as long as there are new ones: the process of handwash that is init's child.
+KILLS = """
+import os, time
+calm = 0
+while calm < 10:
+    calm += 1
+    for name in os.listdir("/proc"):
+        try:
+            words = open(f"/proc/{name}/cmdline", "rb").read()
+            stat = open(f"/proc/{name}/stat").read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if b"/node/task.py" in words and stat[1] == "1" and os.stat(f"/proc/{name}").st_uid == os.getuid():
+            os.kill(int(name), 9)
+            calm = 0
+    time.sleep(0.05)
+"""
+
+
+def test_a_last_word_though_guardians_were_killed_in_a_row(cluster_pgid: Cluster) -> None:
+    """Too many of them are given up for the time; at the end another one is made."""
+    program = cluster_pgid.home("alice") / "kills.py"
+    program.write_text(KILLS)
+    begun = time.monotonic()
+    done = cluster_pgid.run(["safe-srun", "/usr/bin/python3", str(program)], user="alice")
+    assert done.returncode == 0
+    assert "nothing was left running; the job has left the queue" in done.stderr
+    assert time.monotonic() - begun < 10

@@ -33,6 +33,8 @@ def judged(one: Process, whose: str = "no-job") -> Judged:
         ({"name": "bash", "terminal": 0, "sid": AGENT}, {}, True),
         ({"name": "torchrun", "terminal": 34817, "sid": AGENT}, {}, True),
         ({"uid": UID + 1}, {}, False),
+        # The pid of one that has gone, used again.
+        ({"start_ticks": 5001}, {}, False),
     ],
 )
 def test_who_has_started_it_anew(agent: dict[str, Any], new: dict[str, Any], found: bool) -> None:
@@ -59,10 +61,10 @@ def test_who_has_started_it_anew(agent: dict[str, Any], new: dict[str, Any], fou
 def test_whether_there_is_an_agent_to_wait_for(agent: dict[str, Any], chain: tuple[int, ...], may: bool) -> None:
     parent, worker = process(AGENT, **{"name": "agent", **agent}), process(5000, ppid=AGENT)
     seen = survey(processes=(parent, worker), chain=chain)
-    assert cleaning.has_agent([judged(worker)], seen) == may
-    assert not cleaning.has_agent([judged(worker), judged(parent)], seen)
-    assert not cleaning.has_agent([judged(process(5001))], seen)
-    assert not cleaning.has_agent([judged(worker)], replace(seen, processes=Unknown("why")))
+    assert cleaning.staying_parents([judged(worker)], seen) == ((parent,) if may else ())
+    assert not cleaning.staying_parents([judged(worker), judged(parent)], seen)
+    assert not cleaning.staying_parents([judged(process(5001))], seen)
+    assert not cleaning.staying_parents([judged(worker)], replace(seen, processes=Unknown("why")))
 
 
 def test_orphans_are_nobody_s() -> None:

@@ -67,6 +67,8 @@ def test_a_file_by_name(files, tmp_path: Path) -> None:
         ("login_cores = 0", 1),
         ("login_memory = 'much'", 1),
         ("login_threads = -4", 1),
+        ("idle_after = 'never'", 1),
+        ("idle_after = -1", 1),
         ("banner = 'loud'", 1),
         ("banner = ['full']", 1),
         ("on_exit = 'never'\nbanner = 'x'", 2),
@@ -118,7 +120,7 @@ def test_disabled_by_the_site_enabled_by_the_person(files) -> None:
     assert not files(site="disable = true", HANDWASH_DISABLE="0").disable
 
 
-variables = st.sampled_from(["BANNER", "ON_EXIT", "DEADLINE", "GRACE", "LANG", "DISABLE"])
+variables = st.sampled_from(["BANNER", "ON_EXIT", "DEADLINE", "GRACE", "LANG", "DISABLE", "IDLE_AFTER"])
 # What an environment can hold: any bytes but NUL, decoded as Python does it.
 values = st.binary(max_size=30).map(lambda data: data.replace(b"\0", b"").decode("utf-8", "surrogateescape"))
 
@@ -131,7 +133,7 @@ def test_any_environment(files, chosen: dict[str, str]) -> None:
     """Whatever the variables hold: usable settings."""
     found = files(**{f"HANDWASH_{name}": value for name, value in chosen.items()})
     assert found.banner in config.BANNERS and found.on_exit in config.ON_EXIT
-    assert 0.1 <= found.deadline <= 600 and 0 <= found.grace <= 600
+    assert 0.1 <= found.deadline <= 600 and 0 <= found.grace <= 600 and 0 <= found.idle_after <= 1e6
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
@@ -154,3 +156,9 @@ def test_the_login_nodes_limits(files) -> None:
     """The site's, in cores, GiB and threads; the judge gets bytes."""
     found = files("login_cores = 2\nlogin_memory = 16", HANDWASH_LOGIN_THREADS="64").policy
     assert (found.login_cores, found.login_memory, found.login_threads) == (2.0, 16.0 * 1024**3, 64)
+
+
+def test_how_long_a_gpu_may_do_nothing(files) -> None:
+    """In minutes; none at all is a choice too."""
+    assert (files().idle_after, files("idle_after = 2.5").idle_after) == (10.0, 2.5)
+    assert files("idle_after = 30", HANDWASH_IDLE_AFTER="0").idle_after == 0

@@ -8,7 +8,7 @@ import pytest
 
 from handwash import judge, remarks
 from handwash.frozen import replace
-from handwash.model import Gpu, GpuUse, Job, Node, Process, Site, Survey, Unknown
+from handwash.model import Gpu, Job, Node, Process, Site, Survey, Unknown
 
 UID, OTHER = 1000, 1001
 NOW = 1_700_000_000.0
@@ -238,6 +238,10 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str, bool, str]
     "own job, the batch step by its number": (
         {**IN_42, "step": "4294967291"}, {"inside": "42", "living_steps": ("0",)},
         "living-job", "survives", False, "clean"),
+    "own job, a step with digits of another kind": (
+        {**IN_42, "step": "²"}, {"inside": "42", "living_steps": ("0",)}, "living-job", "survives", False, "clean"),
+    "own job, a step with thousands of digits": (
+        {**IN_42, "step": "1" * 5000}, {"inside": "42", "living_steps": ("0",)}, "living-job", "survives", False, "clean"),
     "another job's step": (
         {**IN_43, "step": "3"}, {"inside": "42", "living_steps": ("0",), **TWO_JOBS},
         "living-job", "survives", False, "clean"),
@@ -392,14 +396,6 @@ def test_a_wedged_gpu_is_not_called_clean() -> None:
     assert judge.judge(survey(gpus=(gpu(0),)), UID, NOW).verdict == "clean"
 
 
-def test_the_gpus_of_a_job_are_those_of_the_node_s_numbers() -> None:
-    """Where the control group shows one GPU the driver calls it 0, and Slurm calls it what the device file does."""
-    seen = survey(
-        inside="42", node=Node("compute", "n1", "42", False, (), (2,)), gpus=(gpu(0, minor=2), gpu(2, minor=0))
-    )
-    assert [one.index for one in remarks.idle_gpus(seen)] == [0]
-
-
 def gpu(index: int, **changes: Any) -> Gpu:
     plain: dict[str, Any] = {
         "uuid": f"GPU-{index}",
@@ -410,26 +406,6 @@ def gpu(index: int, **changes: Any) -> Gpu:
         "shared": False,
     }
     return Gpu(index=index, **{**plain, **changes})
-
-
-@pytest.mark.parametrize(
-    ("changes", "idle"),
-    [
-        ({}, True),
-        ({"utilisation": 0.4}, False),
-        ({"utilisation": None}, False),  # MIG: cannot be told
-        ({"utilisation": 1.0}, False),  # wedged, not idle
-        ({"uses": (GpuUse(77, 1 << 30, "compute"),)}, False),
-        ({"uses_known": False}, False),
-    ],
-)
-def test_idle_gpus(changes: dict[str, Any], idle: bool) -> None:
-    """Only the GPUs that the job of this shell holds, and only where idleness is certain."""
-    here = Node("compute", "n1", "42", False, (), (1,))
-    seen = survey(inside="42", node=here, gpus=(gpu(0), gpu(1, **changes)))
-    assert [one.index for one in remarks.idle_gpus(seen)] == ([1] if idle else [])
-    assert remarks.idle_gpus(replace(seen, gpus=Unknown("hangs"))) == ()
-    assert remarks.idle_gpus(replace(seen, node=Unknown("hangs"))) == ()
 
 
 def test_an_ended_allocations_variables_on_the_login_node_make_no_leftover() -> None:
@@ -502,6 +478,40 @@ def test_a_job_that_somebody_sits_in(others: Any, expected: list[str]) -> None:
     assert [found.id for found in remarks.unattended_jobs(seen, "login1")] == expected
     elsewhere = [found.id for found in remarks.unattended_jobs(seen, "login2")]
     assert elsewhere == ([] if any(one.attributed_by == "allocation" for one in others) else ["42"])
+
+
+HET = (
+    job("42", id="42+0", gpus=1, alloc_host="login1", alloc_sid=77),
+    job("43", id="42+1", gpus=2, alloc_host="login1", alloc_sid=77),
+    job("44", id="42+2", gpus=None, alloc_host="login1", alloc_sid=77),
+)
+
+
+def test_a_heterogeneous_job_that_nobody_sits_in() -> None:
+    """One question for all of it, by the number that ends all of it, with all of its GPUs."""
+    for rows in (HET, HET[::-1], HET[1:]):
+        (found,) = remarks.unattended_jobs(survey("login", jobs=(*rows, job("99", gpus=0))), "login1")
+        assert (found.id, found.number, found.gpus) == ("42", "42", 3 if "42" in [row.number for row in rows] else 2)
+        assert set(remarks.numbers_of(survey(jobs=rows), found)) == {row.number for row in rows}
+    assert remarks.unattended_jobs(survey("login", jobs=(replace(HET[0], state="PENDING"), HET[2])), "login1") == ()
+    alone = job("45", id="40_3")
+    (found,) = remarks.unattended_jobs(survey("login", jobs=(alone,)), "login1")
+    assert found == alone and remarks.numbers_of(survey(jobs=(alone,)), found) == ("45",)
+
+
+@pytest.mark.parametrize("inside", ["42", "43", "44"])
+def test_no_component_of_this_shell_s_own_job_is_unattended(inside: str) -> None:
+    """Whichever of them the shell is in: to cancel any of them is to cancel all."""
+    for host in ("login1", "n1"):
+        assert remarks.unattended_jobs(survey("compute", inside, jobs=HET), host) == ()
+
+
+@pytest.mark.parametrize("sits", [{"name": "srun", "sid": 77}, {"job": "42", "attributed_by": "allocation"}])
+def test_somebody_sits_in_one_component(sits: dict[str, Any]) -> None:
+    """Then in all of them; and the steps of all are looked at."""
+    seen = survey("login", jobs=HET, processes=(process(5000, **sits),))
+    assert remarks.unattended_jobs(seen, "login1") == ()
+    assert remarks.held_from(seen, "login1") == HET
 
 
 def test_the_other_nodes_of_this_job() -> None:

@@ -18,11 +18,12 @@ import pytest
 from babel.messages.catalog import Catalog
 
 import handwash
-from handwash import judge, limits, messages, render, tell, tell_clean, tell_gpus, world
+from handwash import judge, limits, messages, render, tell, tell_clean, tell_idle, world
 from handwash.cleaning import Returned
 from handwash.commands import leave
 from handwash.frozen import replace
 from handwash.giveback import Done
+from handwash.idle import Doing
 from handwash.model import Gpu, GpuUse, Holder, Job, Node, Process, Site, Survey, Unknown, Verdict, Visibility
 from handwash.run import Result
 from handwash.schedulers import slurm_step
@@ -374,7 +375,6 @@ def test_what_is_odd_about_gpus_is_chinese() -> None:
     messages.choose("zh_CN")
     text, _verdict = told(a_survey(gpus=ODD, visibility=Visibility("list", "0", (0,))))
     assert english_in(text) == []
-    assert english_in(tell_gpus.idle_line(ODD[:1]) + tell_gpus.idle_line(GPUS)) == []
     for kind in ("none", "no-dev-files", "repeated", "list"):
         assert (
             english_in(told(a_survey(visibility=Visibility(kind, "7", (), "7")))[0].replace("CUDA_VISIBLE_DEVICES", ""))
@@ -382,6 +382,17 @@ def test_what_is_odd_about_gpus_is_chinese() -> None:
         )
     because = Unknown("……", "driver-hangs")
     assert english_in(told(a_survey(gpus=because, gpus_in_part=ODD[:2]))[0]) == []
+
+
+@pytest.mark.parametrize("at_work", [True, False])
+@pytest.mark.parametrize("interactive", [True, False])
+@pytest.mark.parametrize("word", ["empty", "held", "cpu", "disk"])
+@pytest.mark.parametrize("over_s", [None, 20.0])
+def test_what_is_idle_is_chinese(over_s: float | None, word: str, interactive: bool, at_work: bool) -> None:
+    messages.choose("zh_CN")
+    doing = (Doing(GPUS[0], word, over_s, 1.0),)
+    said = "\n".join(tell_idle.say((doing, at_work), replace(JOBS[0], interactive=interactive), 1))
+    assert said and english_in(said.replace("exit", "")) == []
 
 
 def test_what_could_not_be_told_is_chinese() -> None:

@@ -18,7 +18,8 @@ from handwash.node.traces import with_cookie, with_mark
 from handwash.node.wire import Orders
 from handwash.srun import confirm
 
-SESSION = "20260101-000000-0123456789ab"
+# No other run of these tests has its mark.
+SESSION = f"20260101-000000-{os.getpid():012x}"
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_the_mark_goes_with_descent_alone(started: list[subprocess.Popen[bytes]]
     """Whatever became of parent and environment; a process with another mark, a session's other step, or none is not it."""
     orders = Orders(SESSION, 1.0, "", {})
     mark = orders.mark()
-    assert mark != Orders(SESSION[:-1] + "c", 1.0, "", {}).mark()
+    assert mark != Orders("20260101-000000-0123456789ab", 1.0, "", {}).mark()
 
     def marked(value: int) -> subprocess.Popen[bytes]:
         """A shell that marks itself and starts a sleeper without environment, parent or session of its own."""
@@ -103,6 +104,25 @@ def test_what_a_living_task_starts_meanwhile_is_spared(started: list[subprocess.
     for _ in range(200):
         found, _sure = one.look()
         assert [pid for pid, _began in found] == [lost]
+
+
+def test_a_step_of_a_living_task_is_spared(
+    monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
+) -> None:
+    """`srun` within a task makes one, and its processes are not below that task. With no other task it is the lost one's."""
+    monkeypatch.setattr(search, "job_and_step", lambda: ("42", "0"))
+    mine = {"HANDWASH_SESSION": SESSION, "SLURM_JOB_ID": "42"}
+    living = start(started, **mine, SLURM_STEP_ID="0")
+    lost = start(started, **mine, SLURM_STEP_ID="0")
+    cleared = start(started, HANDWASH_SESSION=SESSION)
+    step = start(started, **mine, SLURM_STEP_ID="1")
+
+    def found(*roots: int) -> set[int]:
+        one = Search(Orders(SESSION, 0.0, "", {}), set(), lambda: list(roots))
+        return {pid for pid, _began in one.look()[0]}
+
+    assert wait_until(lambda: found() == {living, lost, cleared, step}, 5)
+    assert found(living) == {lost, cleared}
 
 
 def test_a_search_that_does_not_come_to_rest_is_incomplete(

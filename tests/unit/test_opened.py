@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from handwash import opened, world
+from handwash import opened, paths, world
 from handwash.frozen import replace
 from handwash.model import Job, Node, Site, Survey, Unknown
 from handwash.survey import procfs
@@ -55,22 +55,52 @@ def test_the_jobs_beside_which_a_shell_was_opened(state: Path, seen: Survey, not
     """Noted for the session's leader alone, and found again from below it."""
     opened.note(seen)
     in_chain = os.getsid(0) in [pid for pid, _name in procfs.ancestors(os.getpid())]
-    assert [numbers for _pid, _start, numbers in opened._rows()] == ([["42"]] if noted else [])
+    assert notes() == ([["42"]] if noted else [])
     assert opened.look() == (["42"] if noted and in_chain else [])
 
 
+def notes() -> list[list[str]]:
+    rows = [opened._row(name) for name in opened._names()]
+    return sorted(row[2] for row in rows if row is not None)
+
+
 def test_notes_of_other_shells_stay_as_long_as_these(state: Path) -> None:
+    """Those of another host are not looked at; what is damaged or of another boot goes."""
     with subprocess.Popen(["/bin/sleep", "60"]) as living:
         try:
             state.mkdir()
             here, start = identity.boot_id(), identity.start_of(living.pid)
             lines = [f"{here} {living.pid} {start} 7", f"{here} {living.pid} 1 8", f"another {living.pid} {start} 9"]
             lines += ["\x1b[31m", "", f"{here} 1 2", f"{here} 1 2 x"]
-            (state / f"opened.{world.host()}").write_text("\n".join(lines))
+            for number, line in enumerate(lines):
+                (state / f"opened.{world.host()}.{number}").write_text(line)
+            (state / "opened.elsewhere.1").write_text(lines[1])
             opened.note(beside())
-            assert sorted(numbers for _pid, _start, numbers in opened._rows()) == [["42"], ["7"]]
+            assert notes() == [["42"], ["7"]]
+            names = [f"opened.{world.host()}.{number}" for number in (0, os.getsid(0))]
+            assert sorted(one.name for one in state.iterdir()) == sorted(["opened.elsewhere.1", *names])
         finally:
             living.kill()
+
+
+def test_two_logins_at_once(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other notes its own just before this one writes: both stand."""
+    with subprocess.Popen(["/bin/sleep", "60"], start_new_session=True) as other:
+        try:
+            write, leader = paths.write_whole, os.getsid(0)
+
+            def later(path: str, content: bytes) -> None:
+                monkeypatch.setattr(paths, "write_whole", write)
+                monkeypatch.setattr(os, "getsid", lambda _pid: other.pid)
+                opened.note(beside((replace(BESIDE, number="7"),)))
+                monkeypatch.setattr(os, "getsid", lambda _pid: leader)
+                write(path, content)
+
+            monkeypatch.setattr(paths, "write_whole", later)
+            opened.note(beside())
+            assert notes() == [["42"], ["7"]]
+        finally:
+            other.kill()
 
 
 def test_a_note_on_a_full_disk(state: Path) -> None:
@@ -81,14 +111,18 @@ def test_a_note_on_a_full_disk(state: Path) -> None:
 
 
 @given(st.binary(max_size=200))
+@example(b"1" * 5000 + b" 1 1")
+@example(b"1 " + b"1" * 5000 + b" 1")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_note_of_an_opened_shell(state: Path, content: bytes) -> None:
     """Whatever the file holds."""
     state.mkdir(exist_ok=True)
-    (state / f"opened.{world.host()}").write_bytes(identity.boot_id().encode() + b" " + content)
-    for pid, start_ticks, numbers in opened._rows():
-        assert pid >= 0 and start_ticks >= 0 and all(number.isdigit() for number in numbers)
+    name = f"opened.{world.host()}.{os.getpid()}"
+    (state / name).write_bytes(identity.boot_id().encode() + b" " + content)
+    row = opened._row(name)
+    assert row is None or (row[0] >= 0 and row[1] >= 0 and all(number.isdigit() for number in row[2]))
     opened.look()
+    opened.note(beside())
 
 
 @pytest.mark.parametrize(

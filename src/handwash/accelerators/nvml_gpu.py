@@ -21,8 +21,9 @@ _RESET_REQUIRED = 16
 _ARGUMENT_VERSION_MISMATCH = 25
 _NOT_AVAILABLE = (1 << 64) - 1
 _GPU_UTILIZATION_SAMPLES = 1  # nvmlSamplingType_t
-# What the driver kept from before it slept says nothing about now.
+# What the driver kept from before it slept says nothing about now, and neither do samples of which the last one is old.
 _OLDEST_SAMPLE_S = 60.0
+_NEWEST_SAMPLE_S = 5.0
 # Above every GPU's own limit (7 today).
 _MOST_INSTANCES = 64
 
@@ -207,7 +208,7 @@ def _utilisation(nvml: Any, ask: Asker, handle: Any, alone: bool) -> tuple[float
         for time, share in ask(samples, handle) or ()
         if -_OLDEST_SAMPLE_S < (time - now) / 1e6 < 1 and 0 <= share <= 100
     )
-    if len(kept) > 1 and kept[-1][0] > kept[0][0]:
+    if len(kept) > 1 and kept[-1][0] > max(kept[0][0], now - _NEWEST_SAMPLE_S * 1e6):
         span = (kept[-1][0] - kept[0][0]) / 1e6
         shares = [share / 100 for _time, share in kept]
         return sum(shares) / len(shares), max(shares), span * len(kept) / (len(kept) - 1)

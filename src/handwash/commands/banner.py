@@ -32,5 +32,11 @@ def banner(settings: Config) -> int:
     tell.over_limits(limits.over(seen, verdict, settings.policy, now), sys.stderr)
     for job in remarks.unattended_jobs(seen, world.host()):
         warn("  " + tell.job_hint(job))
+    if remarks.has_gpus_here(seen):
+        # One line: there is more of it in `handwash`.
+        from handwash import tell_idle
+
+        for line in tell_idle.lines(seen, settings.idle_after)[:1]:
+            warn("  " + line)
     opened.note(seen)
     return Exit.CLEAN

@@ -48,6 +48,9 @@ def clean(settings: Config, options: Options) -> int:
     if other:
         seen = replace(seen, living_steps=other.steps)
     verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
+    if not options.named and giveback.may_have_started(verdict.leftovers, seen):
+        seen = giveback.with_new_jobs(settings, seen)
+        verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
     plan = _plan(settings, options, seen, verdict)
     if plan.complaint:
         return _refuse(plan, options.as_json)
@@ -84,11 +87,15 @@ def clean(settings: Config, options: Options) -> int:
                 answers.show(_json(None, plan, other, unknown))
             return Exit.FOUND
         plan = _with_mps(options, plan, out)
-    result = giveback.end_all(settings, seen, plan.targets, only_leftovers=not options.named)
-    if other:
-        other.end(settings)
+    try:
+        result = giveback.end_all(settings, seen, plan.targets, only_leftovers=not options.named)
+        if other:
+            other.end(settings)
+    except KeyboardInterrupt:
+        return _interrupted(options, giveback.interrupted(plan.targets, seen), plan, other)
     if options.session is not None:
         _close(options.session, result, plan, other)
+    unsure = unknown
     if options.as_json:
         answers.show(_json(result, plan, other, unknown))
     else:
@@ -98,8 +105,24 @@ def clean(settings: Config, options: Options) -> int:
             other.show_results(out)
         _tell_new(result)
         if not options.named:
-            _offer(settings, seen, options.yes)
-    return _code(result, plan, unknown, other)
+            found = offers.look(settings, seen)
+            tell.could_not_tell(found.unknown)
+            unsure = (*unknown, *found.unknown)
+            _offer(settings, seen, options.yes, found)
+    return _code(result, plan, unsure, other)
+
+
+def _interrupted(options: Options, result: giveback.Done, plan: cleaning.Plan, other: Elsewhere | None) -> int:
+    """What has ended, and what lives. Of another node that has not answered nobody knows."""
+    if other:
+        other.break_off()
+    if options.as_json:
+        answers.show(_json(result, plan, other, ()))
+    else:
+        tell_clean.interrupted(result)
+        if other:
+            other.show_results(sys.stdout)
+    return Exit.INTERRUPTED
 
 
 def _whole(options: Options, session: str) -> Options:
@@ -141,9 +164,13 @@ def _nothing(
             tell_clean.held_back(plan.held_back, seen)
         if other:
             other.show_results(sys.stdout)
-        _say_nothing(options, seen, verdict, plan, other)
+        found = offers.Found() if options.named or options.dry_run else offers.look(settings, seen)
+        unknown = (*unknown, *found.unknown)
+        if found.unknown and verdict.verdict == "clean":
+            verdict = replace(verdict, verdict="unknown")
+        _say_nothing(options, seen, replace(verdict, unknown=(*verdict.unknown, *found.unknown)), plan, other)
         if not options.named and not options.dry_run:
-            _offer(settings, seen, options.yes)
+            _offer(settings, seen, options.yes, found)
     if plan.held_back or (other is not None and other.stays):
         return Exit.FOUND
     return Exit.UNKNOWN if unknown or (other is not None and other.unsure) else Exit.CLEAN
@@ -176,8 +203,19 @@ def _code(result: giveback.Done, plan: cleaning.Plan, unknown: tuple[str, ...], 
 
 def end_all(settings: Config, seen: Survey, targets: tuple[Judged, ...], stream: TextIO | None) -> None:
     """Ends `targets` without a question (it has been answered); tells on `stream`, where somebody is there to read."""
+    if giveback.may_have_started(targets, seen):
+        seen = giveback.with_new_jobs(settings, seen)
+        verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
+        targets = tuple(one for one in verdict.leftovers if one.process in {before.process for before in targets})
+        if stream is not None and isinstance(seen.jobs, Unknown):
+            tell.could_not_tell(verdict.unknown, stream)
     plan = cleaning.without_mps(seen, targets)
-    result = giveback.end_all(settings, seen, plan.targets)
+    try:
+        result = giveback.end_all(settings, seen, plan.targets)
+    except KeyboardInterrupt:
+        if stream is not None:
+            tell_clean.interrupted(giveback.interrupted(plan.targets, seen), stream)
+        raise
     if stream is not None:
         tell_clean.done(result, seen, stream)
         tell_clean.held_back(plan.held_back, seen, stream)
@@ -230,19 +268,20 @@ def _tell_new(result: giveback.Done) -> None:
         tell.summary(Verdict("leftover", tuple(new), ()))
 
 
-def _offer(settings: Config, seen: Survey, yes: bool) -> None:
+def _offer(settings: Config, seen: Survey, yes: bool, found: offers.Found) -> None:
     def end(seen: Survey, rest: tuple[Judged, ...]) -> None:
         tell_clean.plan(rest, seen, world.now())
         if _agreed(len(rest), sys.stdout):
             end_all(settings, seen, rest, sys.stdout)
 
-    offers.make(settings, seen, not yes and sys.stdin.isatty(), end)
+    offers.make(settings, seen, found, not yes and sys.stdin.isatty(), end)
 
 
 def _would(plan: cleaning.Plan, seen: Survey) -> dict[str, Any]:
     return {
         "would_end": [
-            {**answers.process(one), "start_ticks": one.process.start_ticks} for one in plan.targets
+            {**answers.process(one), "start_ticks": one.process.start_ticks, "step": one.process.step}
+            for one in plan.targets
         ],
         "groups": [
             {
@@ -275,6 +314,7 @@ def _json(
         if result
         else [],
         "returned": result.returned if result else None,
+        "parents": [one.process.pid for one in result.parents] if result else [],
         "held_back": held,
         "unknown": list(unknown),
     }

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # For srun to get its step started, beside what handwash itself takes there.
 _START_S = 10.0
+# Of 30 characters at most each, in a word of 128 KiB.
+_PAIRS = 2000
 # What every answer of `clean --json` has, and what the rows of these lists have to hold to be shown.
 _LISTS = ("ended", "killed", "left", "memory", "held_back", "unknown")
 _ROWS: dict[str, dict[str, type]] = {
@@ -60,6 +62,16 @@ class Answer:
         if self.code == Exit.UNKNOWN and not said:
             said = [str(self.told.get("why") or _("Could not tell whether anything is left over."))]
         return tuple(said)
+
+    def without(self, jobs: tuple[str, ...], steps: tuple[str, ...]) -> Answer:
+        """The same answer without what belongs to these steps of these jobs."""
+        rows = self.told.get("would_end", [])
+        rest = [row for row in rows if row.get("job") not in jobs or row.get("step") not in steps]
+        if len(rest) == len(rows):
+            return self
+        stays = rest or self.told["held_back"] or self.told.get("why")
+        code = self.code if stays else Exit.UNKNOWN if self.told["unknown"] else Exit.CLEAN
+        return Answer(code, {**self.told, "would_end": rest})
 
     @property
     def refused(self) -> str | None:
@@ -113,6 +125,11 @@ class Elsewhere:
         self._parts.update(parts)
         self._ask({node: ["--dry-run", *words] for node in parts}, seconds, self.found)
 
+    def spare(self, jobs: tuple[str, ...], steps: tuple[str, ...]) -> None:
+        """Takes out what belongs to these steps of these jobs: they live."""
+        self.steps = tuple(dict.fromkeys((*(self.steps or ()), *steps)))
+        self.found = {node: answer.without(jobs, steps) for node, answer in self.found.items()}
+
     def end(self, settings: Config) -> None:
         """Ends exactly what was shown, by pid and start time."""
         words: dict[str, list[str]] = {}
@@ -120,10 +137,16 @@ class Elsewhere:
             words.setdefault(one.node, []).append(f"{one.pid}:{one.start_ticks}")
         if words:
             self._ask(
-                {node: ["--yes", f"--exactly={','.join(pairs)}"] for node, pairs in words.items()},
+                {node: ["--yes", *_exactly(pairs)] for node, pairs in words.items()},
                 _START_S + settings.deadline * 3 + settings.grace * 2 + 5.0,
                 self.ended,
             )
+
+    def break_off(self) -> None:
+        """The person has interrupted it: what has become of the targets is not known where no answer has come."""
+        for one in self.targets:
+            if one.node not in self.ended:
+                self.silent[one.node] = _("interrupted")
 
     def _ask(self, nodes: dict[str, list[str]], seconds: float, answers: dict[str, Answer]) -> None:
         """Runs `handwash clean` with these words on each of the nodes, side by side."""
@@ -246,11 +269,18 @@ def _is_whole(told: Any) -> bool:
         return False
     if not all(isinstance(told.get(name), list) for name in _LISTS):
         return False
+    if not all(isinstance(told.get(name, []), list) for name in _ROWS):
+        return False
     rows = [(row, needs) for name, needs in _ROWS.items() for row in told.get(name, [])]
+    # Not isinstance(): true and false are numbers there.
     return all(
-        isinstance(row, dict) and all(isinstance(row.get(key), kind) for key, kind in needs.items())
-        for row, needs in rows
+        isinstance(row, dict) and all(type(row.get(key)) is kind for key, kind in needs.items()) for row, needs in rows
     )
+
+
+def _exactly(pairs: list[str]) -> list[str]:
+    """As many words as it takes: the kernel has a limit for each (execve(2), MAX_ARG_STRLEN)."""
+    return [f"--exactly={','.join(pairs[place : place + _PAIRS])}" for place in range(0, len(pairs), _PAIRS)]
 
 
 def living_steps(job: str, seconds: float) -> tuple[str, ...]:
@@ -266,8 +296,16 @@ def _steps(jobs: tuple[str, ...], seconds: float) -> tuple[str, ...]:
 
 
 def ask(seen: Survey, settings: Config, session: str | None) -> Elsewhere:
-    """What is left over on the other nodes of this shell's job, or what is left there of one session."""
-    if isinstance(seen.node, Unknown) or seen.node.job is None:
+    """What is left over on the other nodes of this shell's job, or what is left there of one session.
+
+    The steps are listed after the processes were looked at, those of `seen` and then those of the nodes: what has begun
+    before they looked, and after the first list, is on the second.
+    """
+    if isinstance(seen.node, Unknown):
+        found = Elsewhere("", None)
+        found.why = seen.node.why
+        return found
+    if seen.node.job is None:
         return Elsewhere("", None)
     found = Elsewhere(seen.node.job, None)
     if isinstance(seen.jobs, Unknown):
@@ -275,15 +313,16 @@ def ask(seen: Survey, settings: Config, session: str | None) -> Elsewhere:
         return found
     parts = {node: job for job in remarks.components(seen) for node in job.nodes}
     parts = {node: parts[node] for node in remarks.other_nodes(seen)}
+    # Of a heterogeneous job each component has its own row, and steps of all of them count as living.
+    numbers = tuple(job.number for job in remarks.components(seen)) or (seen.node.job,)
     try:
-        # Of a heterogeneous job each component has its own row, and steps of all of them count as living.
-        numbers = tuple(job.number for job in remarks.components(seen))
-        found.steps = _steps(numbers or (seen.node.job,), settings.deadline)
+        found.steps = _steps(numbers, settings.deadline)
+        if parts:
+            words = [] if session is None else [f"--session={session}"]
+            found.look(parts, words, _START_S + settings.deadline * 2)
+            found.spare(numbers, _steps(numbers, settings.deadline))
     except run.CouldNotTell as reason:
+        found.found = {}
         found.silent = dict.fromkeys(parts, str(reason))
         found.why = None if parts else str(reason)
-        return found
-    if parts:
-        words = [] if session is None else [f"--session={session}"]
-        found.look(parts, words, _START_S + settings.deadline * 2)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handwash import answers, judge, limits, opened, remarks, render, survey, tell, tell_gpus, world
+from handwash import answers, judge, limits, opened, remarks, render, survey, tell, world
 from handwash.config import Config
 from handwash.exits import Exit
 from handwash.model import Judged, Survey, Unknown, Verdict
@@ -10,6 +10,8 @@ from handwash.model import Judged, Survey, Unknown, Verdict
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from handwash.idle import Doing
 
 _CODES = {"clean": Exit.CLEAN, "leftover": Exit.FOUND, "unknown": Exit.UNKNOWN}
 
@@ -42,8 +44,13 @@ def _look(settings: Config, as_json: bool, with_others: bool) -> int:
     now = world.now()
     verdict = judge.judge(seen, world.uid(), now, settings.policy)
     excesses = limits.over(seen, verdict, settings.policy, now)
+    doing: tuple[tuple[Doing, ...], bool] = ((), False)
+    if remarks.has_gpus_here(seen):
+        from handwash import idle_looks
+
+        doing = idle_looks.take(seen, settings.idle_after)
     if as_json:
-        answers.show({**answers.check(seen, verdict), **_more(seen, excesses)})
+        answers.show({**answers.check(seen, verdict, doing[0]), **_more(seen, excesses)})
         return _CODES[verdict.verdict]
     render.say(tell.place(seen.node))
     tell.outlived(remarks.outlived_job(seen))
@@ -55,10 +62,12 @@ def _look(settings: Config, as_json: bool, with_others: bool) -> int:
     tell.over_limits(excesses)
     tell.not_looked_at(remarks.other_nodes(seen))
     tell.summary(verdict)
+    if doing[0]:
+        from handwash import tell_idle
+
+        for line in tell_idle.say(doing, remarks.own_job(seen), remarks.job_gpus(seen)):
+            render.say(line)
     if with_others:
-        idle = remarks.idle_gpus(seen)
-        if idle:
-            render.say(tell_gpus.idle_line(idle))
         for job in remarks.unattended_jobs(seen, world.host()):
             render.say(tell.job_hint(job))
     return _CODES[verdict.verdict]

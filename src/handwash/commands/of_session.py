@@ -10,11 +10,18 @@ from handwash.model import Survey, Unknown, Verdict
 from handwash.run import CouldNotTell
 from handwash.srun import history
 
+# Of the sessions that one short name fits.
+_SHOWN = 5
+
 
 def plan(session: str, seen: Survey, verdict: Verdict, seconds: float) -> cleaning.Plan:
     """What is left of it here. One that still runs, or may, is never ended: the complaint says how its owner ends it."""
     found = _find(session)
     if found is None:
+        several = _called(session)
+        if several:
+            sentence = _("{session} is the beginning of more than one session: {names}. Nothing was ended.")
+            return cleaning.Plan(complaint=sentence.format(session=repr(session), names=_names(several)))
         sentence = _("There is no session {session} on record; see: handwash sessions")
         return cleaning.Plan(complaint=sentence.format(session=repr(session)))
     living = None if isinstance(seen.jobs, Unknown) else frozenset(job.number for job in seen.jobs)
@@ -72,10 +79,21 @@ def close(session: str, result: Done | None) -> None:
 
 def whole(session: str) -> str:
     """The whole name of the one session on record that is called so, in full or with the beginning of its last part."""
-    if len(session) < len("0a0b0c") or _find(session) is not None:
+    if _find(session) is not None:
         return session
-    found = [one.id for one in history.load() if one.id.rpartition("-")[2].startswith(session)]
+    found = _called(session)
     return found[0] if len(found) == 1 else session
+
+
+def _called(beginning: str) -> list[str]:
+    """The sessions whose last part begins so, if that is as long as tables show it."""
+    if len(beginning) < len("0a0b0c"):
+        return []
+    return [one.id for one in history.load() if one.id.rpartition("-")[2].startswith(beginning)]
+
+
+def _names(sessions: list[str]) -> str:
+    return ", ".join(sessions[:_SHOWN]) + (", …" if len(sessions) > _SHOWN else "")
 
 
 def _find(session: str) -> history.Session | None:

@@ -6,9 +6,9 @@ import sys
 
 from handwash import giveback, judge, remarks, render, run, survey, tell, tell_clean, world
 from handwash.config import Config
-from handwash.frozen import replace
+from handwash.frozen import frozen, replace
 from handwash.messages import _
-from handwash.model import Judged, Survey, Unknown
+from handwash.model import Job, Judged, Process, Survey, Unknown
 from handwash.render import harmless
 from handwash.schedulers import slurm_launchers
 from handwash.survey import procfs
@@ -29,21 +29,46 @@ _MOMENT_S = 1.5
 _JOBS_ASKED = 4
 
 
-def make(settings: Config, seen: Survey, ask: bool, end: Ending) -> None:
-    """Interactive jobs with GPUs that nobody is seen in, and steps whose srun is gone: asked about one by one.
+@frozen
+class Found:
+    """`jobs`: interactive ones with GPUs that nobody is seen in. `steps`: those whose srun was here and is gone.
+
+    `unknown`: what could not be told of either, a sentence for each.
+    """
+
+    jobs: tuple[Job, ...] = ()
+    steps: tuple[Step, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def look(settings: Config, seen: Survey) -> Found:
+    """What may be offered; ends nothing, asks nobody."""
+    jobs, unknown = [], []
+    for job in remarks.unattended_jobs(seen, world.host()):
+        try:
+            if not _is_sat_in(settings, seen, job):
+                jobs.append(job)
+        except run.CouldNotTell as reason:
+            unknown.append(str(reason))
+    steps, more = _lost(settings, seen)
+    return Found(tuple(jobs), steps, tuple(dict.fromkeys((*unknown, *more))))
+
+
+def make(settings: Config, seen: Survey, found: Found, ask: bool, end: Ending) -> None:
+    """Asks about each job and step of `found`, one by one.
 
     Without `ask` the line to type is all. Batch jobs run without anybody as they should: how to end one is a line, no question.
     """
-    for job in remarks.unattended_jobs(seen, world.host()):
+    for job in found.jobs:
         if not ask:
             render.say(tell.job_hint(job))
         elif is_yes(tell_clean.job_question(job), sys.stdout):
-            _cancel(settings, job.id, job.number, "", end)
-    for step in _without_srun(settings, seen):
+            _cancel_job(settings, seen, job, end)
+    for step in found.steps:
         if not ask:
             render.say(tell_clean.step_hint(step))
         elif is_yes(tell_clean.step_question(step), sys.stdout):
-            _cancel(settings, step.id, step.job, step.number, end)
+            _cancel(settings, step.id, step.job, step.number, (step.job,), end)
     batch = remarks.batch_jobs(seen)
     if batch:
         render.say(tell.batch_hint(batch))
@@ -56,36 +81,78 @@ def is_yes(question: str, stream: TextIO) -> bool:
     return sys.stdin.readline().strip().lower()[:1] in ("y", "是")
 
 
-def _without_srun(settings: Config, seen: Survey) -> tuple[Step, ...]:
+def _lost(settings: Config, seen: Survey) -> tuple[tuple[Step, ...], tuple[str, ...]]:
     """By two looks a moment apart; each at the steps first, so that none is newer than the processes."""
     jobs = [job.number for job in remarks.held_from(seen, world.host())][:_JOBS_ASKED]
-    if not jobs or not procfs.has_pids_of_host():
-        return ()
-    found = _look(settings, jobs)
-    if found:
-        world.pause(_MOMENT_S)
-        again = _look(settings, list(dict.fromkeys(step.job for step in found)))
-        found = tuple(step for step in found if step in again)
-    return found
+    if not jobs or not procfs.is_host_namespace():
+        return (), ()
+    steps, unknown = _without_srun(settings, jobs)
+    if not steps:
+        return steps, unknown
+    world.pause(_MOMENT_S)
+    again, more = _without_srun(settings, list(dict.fromkeys(step.job for step in steps)))
+    return tuple(step for step in steps if step in again), (*unknown, *more)
 
 
-def _look(settings: Config, jobs: list[str]) -> tuple[Step, ...]:
+def _without_srun(settings: Config, jobs: list[str]) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+    """Those that have lost their srun, and what could not be told."""
     steps: list[Step] = []
+    unknown = []
     for job in jobs:
         try:
-            steps += slurm_launchers.parse_steps(run.run(slurm_launchers.steps_argv(job), settings.deadline), job)
+            steps += _steps(settings, job)
         except run.CouldNotTell as reason:
-            render.say(harmless(str(reason), 500))
-        except OSError as error:
-            sentence = _("The steps of job {job} could not be told: {said}")
-            render.say(sentence.format(job=harmless(job), said=f"scontrol: {error.strerror}"))
+            unknown.append(str(reason))
     if not any(step.host == world.host() for step in steps):
-        return ()
+        return (), tuple(unknown)
+    try:
+        return remarks.without_srun(steps, _processes(settings), world.host()), tuple(unknown)
+    except run.CouldNotTell as reason:
+        return (), (*unknown, str(reason))
+
+
+def _is_sat_in(settings: Config, seen: Survey, job: Job) -> bool:
+    """Whether an srun of this host, in whichever session, holds a step of the job. Raises CouldNotTell."""
+    numbers = remarks.numbers_of(seen, job)
+    steps = [step for number in numbers for step in _steps(settings, number) if step.host == world.host()]
+    # A pid that was told from another namespace is not to be found here, and somebody is in it all the same.
+    if not steps or not procfs.is_host_namespace():
+        return bool(steps)
+    return bool(remarks.with_srun(steps, _processes(settings), world.host()))
+
+
+def _steps(settings: Config, job: str) -> tuple[Step, ...]:
+    """Raises CouldNotTell."""
+    try:
+        return slurm_launchers.parse_steps(run.run(slurm_launchers.steps_argv(job), settings.deadline), job)
+    except OSError as error:
+        sentence = _("The steps of job {job} could not be told: {said}")
+        raise run.CouldNotTell(sentence.format(job=job, said=f"scontrol: {error.strerror}")) from None
+
+
+def _processes(settings: Config) -> tuple[Process, ...]:
+    """Raises CouldNotTell."""
     now = survey.take(settings.deadline, only=("processes",)).processes
-    return () if isinstance(now, Unknown) else remarks.without_srun(steps, now, world.host())
+    if isinstance(now, Unknown):
+        raise run.CouldNotTell(_("Could not tell which processes are yours: {why}").format(why=now.why))
+    return now
 
 
-def _cancel(settings: Config, name: str, job: str, step: str, end: Ending) -> None:
+def _cancel_job(settings: Config, seen: Survey, job: Job, end: Ending) -> None:
+    """The answer can have come late: somebody may have gone into it meanwhile."""
+    try:
+        if _is_sat_in(settings, seen, job):
+            sentence = _("Somebody works in job {job} by now: it was not cancelled.")
+            render.say(sentence.format(job=harmless(job.id)))
+            return
+    except run.CouldNotTell as reason:
+        render.say(harmless(str(reason), 500))
+        return
+    _cancel(settings, job.id, job.number, "", remarks.numbers_of(seen, job), end)
+
+
+def _cancel(settings: Config, name: str, job: str, step: str, numbers: tuple[str, ...], end: Ending) -> None:
+    """`numbers`: those that the processes of the job have."""
     gone = giveback.cancel(job, step)
     if step:
         sentence = {
@@ -107,7 +174,7 @@ def _cancel(settings: Config, name: str, job: str, step: str, end: Ending) -> No
     if step:
         seen = replace(seen, living_steps=_living_steps(settings, job))
     verdict = judge.judge(seen, world.uid(), world.now(), settings.policy)
-    rest = tuple(one for one in verdict.leftovers if one.process.job == job and step in ("", one.process.step))
+    rest = tuple(one for one in verdict.leftovers if one.process.job in numbers and step in ("", one.process.step))
     if rest:
         end(seen, rest)
 

@@ -172,6 +172,7 @@ class Chain:
     def leave(self) -> None:
         """At the task's end: says goodbye; without one the guardian looks for what may be left."""
         # A guardian that has died just now has written no last word, and looks for nobody.
+        self.short_lives = 0
         self.renew()
         if not self.leaked:
             self.goodbye()

@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket as _socket
 
+    from handwash.node.idle import Watch
     from handwash.node.wire import Orders
 else:
     # `socket` costs half a bare interpreter start; its C half is all that is needed.
@@ -72,6 +73,7 @@ class Guardian:
         self.next_look = self.not_before = time.monotonic()
         self.next_write = 0.0
         self.last_fresh = time.monotonic()
+        self.idle: Watch | None = None
 
     def run(self) -> None:
         """Until the last task has ended. A task that never introduces itself is not waited for."""
@@ -82,6 +84,7 @@ class Guardian:
         patience = time.monotonic() + 5.0
         served = False
         self.poller.register(self.listener.fileno(), select.POLLIN)
+        self.watch_gpus()
         starter = hold(self.starter) if self.starter else None
         if starter is not None:
             self.poller.register(starter, select.POLLIN)
@@ -114,10 +117,22 @@ class Guardian:
                 self.farewell(task)
             if not lost and time.monotonic() >= self.next_look:
                 self.look()
+            if self.idle is not None and self.tasks:
+                self.idle.turn()
         if self.starter and not served and not inner_supervisors(traces.with_mark(self.orders.mark())):
             self.take_over([])
         self.part.close()
         self.release()
+
+    def watch_gpus(self) -> None:
+        """Sees to it that GPUs which do nothing are told of, where somebody wants to know and there are any."""
+        if self.orders.idle_s and self.part.path:
+            try:
+                from handwash.node import idle
+            except ImportError:
+                return
+            if idle.has_gpus():
+                self.idle = idle.Watch(self.orders, self.part)
 
     def release(self) -> None:
         """Ends the step for Slurm where its slurmstepd is dead: else srun would wait and hold the GPUs without end (22.05).
@@ -194,6 +209,7 @@ class Guardian:
     def farewell(self, task: Task) -> None:
         """Answers a goodbye; the last one only when the part file says how it ended."""
         if not self.tasks:
+            self.stop_watching()
             self.listener.close()
             self.part.finish()
         say(task, "bye" if self.tasks else wire.join(["leaving", *self.part.me]))
@@ -277,6 +293,8 @@ class Guardian:
     def take_over(self, lost: list[Task]) -> None:
         """Ends what is left of tasks whose supervisors are dead."""
         self.part.took_over = True
+        if not self.tasks:
+            self.stop_watching()
         if not self.marked and time.monotonic() - self.last_fresh < SETTLED:
             self.part.complete = False
         held = {fd: pid for task in lost for pid, fd in task.hidden.items()}
@@ -290,6 +308,12 @@ class Guardian:
         if not self.tasks:
             self.listener.close()
             self.part.finish()
+
+    def stop_watching(self) -> None:
+        """Its last task is over: nothing of ours may be left in the step."""
+        if self.idle is not None:
+            self.idle.close()
+            self.part.idle = []
 
     def roots(self) -> list[int]:
         """The supervisors of all tasks, those who are waiting to be let in too."""

@@ -59,6 +59,8 @@ class Part:
         # Without a subreaper (no way to call prctl) nobody can say that nothing is left.
         self.complete = True
         self.finished = 0.0
+        # The last word on GPUs that do nothing: fields as `idle_look` has them; empty where none is to be told.
+        self.idle: list[str] = []
         self.changed = True
 
     def add(self, pid: int, began: int, name: str) -> bool:
@@ -164,6 +166,7 @@ class Part:
             ("ended", self.ended),
             ("killed", self.killed),
         ]
+        rows += [("idle", *self.idle)] if self.idle else []
         rows += [("helper", *pair) for pair in sorted(self.helpers)]
         rows += [("process", *pair, name) for pair, name in list(self.processes.items())[:LISTED]]
         rows += [("was", pair[0], name) for pair, name in self.past.items()]

@@ -62,12 +62,15 @@ class Search:
         ended while it went on and may have started another one, or just lost the parent that tells whose it is."""
         found = {pair for pair in self.seen if identity.same(*pair) is not None}
         found.update(tree.descendants(*(pid for pid, _began in found)))
-        found.update(traces.with_cookie(self.orders.session, job_and_step()[0]))
+        job, step = job_and_step()
+        cookies = traces.with_cookie(self.orders.session, job)
         # Right before the signals: what forks itself anew is not there for long.
         marked = traces.with_mark(self.orders.mark())
         found.update(marked)
         # Looked at last: what a living task has started meanwhile is among those found, and below its supervisors.
         living = {*self.roots(), *inner_supervisors(marked)}
+        # Another step may be a living task's: its processes are below slurmstepd, not below those supervisors.
+        found.update(pair for pair, other in cookies.items() if not living or other in ("", step))
         spared = {posix.getpid(), *living, *tree.below(living)}
         alive = []
         sure = True

@@ -21,14 +21,15 @@ def with_mark(mark: int) -> set[tuple[int, int]]:
     return found
 
 
-def with_cookie(session: str, job: str) -> set[tuple[int, int]]:
-    """Processes of this user that were started with the session's cookie in their environment, and in no other job.
+def with_cookie(session: str, job: str) -> dict[tuple[int, int], str]:
+    """Processes of this user that were started with the session's cookie in their environment, and in no other job; the step
+    that each of them names.
 
     sbatch hands the whole environment on (sbatch(1), --export), so a job that was submitted from the session carries the
     cookie too, with a job id of its own: that one lives on.
     """
     wanted = f"HANDWASH_SESSION={session}".encode()
-    found = set()
+    found = {}
     for pid in tree.pids():
         data = identity.slurp(f"/proc/{pid}/environ")
         entries = data.split(b"\0") if data else []
@@ -39,5 +40,6 @@ def with_cookie(session: str, job: str) -> set[tuple[int, int]]:
             continue
         began = identity.start_of(pid)
         if began is not None:
-            found.add((pid, began))
+            steps = [entry[14:].decode("utf-8", "replace") for entry in entries if entry.startswith(b"SLURM_STEP_ID=")]
+            found[pid, began] = steps[-1] if steps else ""
     return found

@@ -15,7 +15,7 @@ _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"}
 _MEANINGS = {escape[1]: character for character, escape in _ESCAPES.items()}
 
 # A step may start long after safe-srun, and handwash may have been replaced meanwhile.
-FORM = "1"
+FORM = "2"
 
 # The variable in which those travel that a shell on the way would drop.
 KEPT = "HANDWASH_KEPT"
@@ -95,16 +95,24 @@ def node_name() -> str:
 
 class Orders:
     """What the supervisor is told: the session's id, the seconds of grace, the folder for part files, the environment
-    variables to put right for the command (None: take out), and whether the job is this srun's own."""
+    variables to put right for the command (None: take out), whether the job is this srun's own, and after how many seconds
+    GPUs that do nothing are to be told of (0: never)."""
 
     def __init__(
-        self, session: str, grace: float, folder: str, environment: "Mapping[str, str | None]", own: bool = False
+        self,
+        session: str,
+        grace: float,
+        folder: str,
+        environment: "Mapping[str, str | None]",
+        own: bool = False,
+        idle_s: float = 0.0,
     ) -> None:
         self.session = session
         self.grace = grace
         self.folder = folder
         self.environment = dict(environment)
         self.own = own
+        self.idle_s = idle_s
         # The slurmstepd that has started the task, without which nobody can end the step or hear of its end; 0: none.
         self.slurmstepd = 0
 
@@ -120,7 +128,7 @@ class Orders:
     def pack(self) -> str:
         """To one argument."""
         changes = [f"-{name}" if value is None else f"+{name}={value}" for name, value in self.environment.items()]
-        return join([FORM, self.session, f"{self.grace:g}", self.folder, int(self.own), *changes])
+        return join([FORM, self.session, f"{self.grace:g}", self.folder, int(self.own), f"{self.idle_s:g}", *changes])
 
     @classmethod
     def unpack(cls, text: str) -> "Orders":
@@ -128,9 +136,9 @@ class Orders:
         form, *fields = split(text)
         if form != FORM:
             raise ValueError("handwash was replaced after safe-srun had started")
-        session, grace, folder, own, *changes = fields
+        session, grace, folder, own, idle_s, *changes = fields
         environment: dict[str, str | None] = {}
         for change in changes:
             name, equals, value = change[1:].partition("=")
             environment[name] = value if equals else None
-        return cls(session, float(grace), folder, environment, own == "1")
+        return cls(session, float(grace), folder, environment, own == "1", float(idle_s))

@@ -23,6 +23,8 @@ from handwash.teardown import end, identity
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket as _socket
+
+    from handwash.srun.idle_told import Teller
 else:
     import _socket
 
@@ -31,6 +33,8 @@ REPLY_LIMIT = 2.0
 # whose step never was, whose home is another, or whose file takes its time over NFS.
 SLACK = 5.0
 SILENCE = 1.0
+# Seconds between two looks at what the nodes have written of GPUs that do nothing.
+LONGEST_PAUSE = 60.0
 
 
 @frozen
@@ -68,9 +72,16 @@ class Plan:
     name: str = ""
     sid: int = 0
     started: float = 0.0
+    # The given job is named by SLURM_JOBID alone, which srun passes over (seen with 22.05) or, in old releases, does not.
+    is_doubtful: bool = False
+    # The terminal on which GPUs that do nothing are told of (empty: nowhere), and after how many seconds.
+    terminal: str = ""
+    idle_s: float = 0.0
 
     def target(self, report: Report) -> Target:
-        return Target(report.jobs, report.step, not self.given_jobs, self.cluster)
+        """What there is to confirm. A job that srun has reported and nobody has given is its own."""
+        own = not self.given_jobs or (self.is_doubtful and not set(self.given_jobs).intersection(report.jobs))
+        return Target(report.jobs, report.step, own, self.cluster)
 
 
 class Keeper:
@@ -96,12 +107,25 @@ class Keeper:
         poller.register(self.connection.fileno(), select.POLLIN)
         if self.pipe.fd >= 0:
             poller.register(self.pipe.fd, select.POLLIN)
+        teller: Teller | None = None
         while True:
-            for fd, _event in poller.poll():
+            watches = bool(self.plan.terminal) and self.report is not None and self.report.gpus != 0
+            events = poller.poll(min(max(self.plan.idle_s / 2, 1.0), LONGEST_PAUSE) * 1000 if watches else None)
+            # Only then: while safe-srun lives it holds its terminal open, and nobody else's can have that name.
+            if not events and self.report is not None:
+                teller = teller or self.teller()
+                teller.turn(self.plan.target(self.report), self.report.gpus)
+            for fd, _event in events:
                 if fd == self.pipe.fd:
                     self.take_report()
                 elif not self.listen():
                     return
+
+    def teller(self) -> Teller:
+        """Loaded where GPUs may come to be told of."""
+        from handwash.srun.idle_told import Teller
+
+        return Teller(self.plan.session, self.main.where, self.plan.terminal, owner=self.main.helpers[0][0])
 
     def take_report(self) -> None:
         """Job and step, once srun has them; a report later than the first one (a nested srun) is not ours."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import node, siteinfo, world
+from handwash import node, world
 from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.node import kernel
@@ -145,6 +145,11 @@ def given_jobs(line: CommandLine) -> tuple[str, ...]:
     return tuple(job for job in jobs if job)
 
 
+def is_doubtful(line: CommandLine) -> bool:
+    """Whether a job is named by the old variable alone (see `keeper.Plan`)."""
+    return line.get("jobid") is None and "SLURM_JOB_ID" not in world.env and "SLURM_JOBID" in world.env
+
+
 def wait_for(child: int, twin: Twin | None) -> int:
     """Waits for srun beside it in the process group; answers its wait status.
 
@@ -193,7 +198,11 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str, settings: Conf
         receipt.say(way.warning)
     changes = Changes(pipe, line, broadcast)
     changes.set(entry.MARK, entry.mark(srun))
-    orders = Orders(session, settings.grace, where, changes.back, own=not given_jobs(line))
+    # With --pty the terminal is the program's: there the banner and `handwash` inside the job say it.
+    wanted = way.supervised and bool(where) and not line.has("quiet", "pty")
+    terminal = receipt.terminal() if wanted else ""
+    idle_s = max(settings.idle_after * 60, 1.0) if terminal else 0.0
+    orders = Orders(session, settings.grace, where, changes.back, own=not given_jobs(line), idle_s=idle_s)
     words = build(line, way, orders, changes, pipe)
     if words is None:
         way = unsupervised("--multi-prog")
@@ -213,7 +222,7 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str, settings: Conf
     watch: tuple[keeper.Plan, record.Main, keeper.Link] | None = None
     twin: Twin | None = None
     try:
-        watch = begin_watch(line, way, orders, label, pipe, child)
+        watch = begin_watch(line, way, orders, label, pipe, child, terminal)
         twin = Twin()
     except Exception as error:
         receipt.say_fault(error)
@@ -230,7 +239,9 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str, settings: Conf
             if failed is not None:
                 failed.finish(*watch)
             else:
-                finish(line, *watch, status)
+                from handwash.srun import finish
+
+                finish.finish(line, *watch, status)
             watch[2].tell("bye")
         pipe.remove()
     except KeyboardInterrupt:
@@ -250,10 +261,10 @@ def prepare(copy: Copy, pipe: Pipe) -> Broadcast | None:
 
 
 def begin_watch(
-    line: CommandLine, way: Way, orders: Orders, label: str, pipe: Pipe, child: int
+    line: CommandLine, way: Way, orders: Orders, label: str, pipe: Pipe, child: int, terminal: str
 ) -> tuple[keeper.Plan, record.Main, keeper.Link]:
-    """Starts the keeper."""
-    from handwash.srun import keeper, record
+    """Starts the keeper. Loads what is needed at the end: a session may last for days, and handwash be taken away meanwhile."""
+    from handwash.srun import finish, keeper, record  # noqa: F401
     from handwash.teardown import identity
 
     cluster = line.get("clusters") or line.get("cluster") or world.env.get("SLURM_CLUSTERS", "")
@@ -263,81 +274,19 @@ def begin_watch(
             line.get("job-name") or world.env.get("SLURM_JOB_NAME") or os.path.basename(line.components[0].command[0])
         )
     plan = keeper.Plan(
-        orders.session, orders.grace, given_jobs(line), cluster, way.supervised, name, os.getsid(0), world.now()
+        session=orders.session,
+        grace=orders.grace,
+        given_jobs=given_jobs(line),
+        cluster=cluster,
+        supervised=way.supervised,
+        name=name,
+        sid=os.getsid(0),
+        started=world.now(),
+        is_doubtful=is_doubtful(line),
+        terminal=terminal,
+        idle_s=orders.idle_s,
     )
     main = record.Main(orders.session, label, orders.folder)
     link = keeper.Link(pipe, plan, main)
     link.tell("srun", child, identity.start_of(child) or 0)
     return plan, main, link
-
-
-def finish(line: CommandLine, plan: keeper.Plan, main: record.Main, link: keeper.Link, status: int) -> None:
-    """Confirms, waits for the nodes' words, closes the record and says the receipt."""
-    from handwash.schedulers.slurm_step import GONE
-    from handwash.srun import confirm, keeper, record
-
-    report = link.report()
-    if report is None:
-        report = report_of_parts(record.parts_of(plan.session, main.where))
-    if report is None:
-        finish_unreported(plan, main, link, status)
-        return
-    target = plan.target(report)
-    done = confirm.confirm(target, urgent=os.WIFSIGNALED(status))
-    words, silent = keeper.wait_for_words(plan, report, main.where, done.answer.word == GONE)
-    outcome = keeper.outcome(plan, done, words, silent)
-    left = [(pid, why) for word in words for pid, _start, why in word.left]
-    ended = sum(word.ended for word in words)
-    what = ""
-    if not plan.supervised:
-        what = _("processes were not looked at")
-    elif ended or left or not silent:
-        what = receipt.processes(ended, sum(word.killed for word in words), left)
-    said = receipt.line(
-        what,
-        receipt.silent_nodes(silent) if silent else "",
-        "" if all(word.complete or word.cgroup for word in words) else _("could not tell whether all of it has ended"),
-        receipt.queue(target, done),
-        receipt.cost(link.gpus(), world.now() - report.at) if target.own else "",
-        about=_("job {job}").format(job=target.name) if target.own else _("step {step}").format(step=target.name),
-    )
-    main.set(job="+".join(report.jobs), step=report.step, receipt=said)
-    main.finish(outcome, words)
-    if outcome != "clean" or not line.has("quiet"):
-        receipt.say(said)
-    receipt.say_to_send([row for word in words for row in word.stuck], "+".join(report.jobs))
-    if done.answer.word == GONE:
-        # For the next time, and once a day: the controller has just answered squeue.
-        siteinfo.ask(timeout=1)
-
-
-def finish_unreported(plan: keeper.Plan, main: record.Main, link: keeper.Link, status: int) -> None:
-    """Nobody has said which job it was: usually no step was launched, since srun refused the command line, or the wait in the
-    queue was given up. An srun that was killed may leave an allocation behind."""
-    from handwash.schedulers.slurm_step import GONE, Target
-    from handwash.srun import keeper
-
-    launched_nothing = bool(link.pipe.path)
-    if launched_nothing and os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0:
-        main.finish("clean", [])
-        return
-    done = keeper.give_back(plan, main) if launched_nothing and os.WIFSIGNALED(status) else None
-    main.finish("clean" if done is not None and done.answer.word == GONE else "unconfirmed", [])
-    job = main.fields.get("job", "")
-    if done is None:
-        receipt.say(_("could not tell which job this was, so nothing is confirmed; see `squeue --me`"))
-    elif job:
-        said = receipt.queue(Target((job,), "0", True, plan.cluster), done)
-        receipt.say(
-            receipt.line(_("srun ended before it had started anything"), said, about=_("job {job}").format(job=job))
-        )
-
-
-def report_of_parts(words: Sequence[record.PartWord]) -> keeper.Report | None:
-    """Job and step from the nodes, where the prolog could not report."""
-    from handwash.srun import keeper
-
-    for word in words:
-        if word.job.isdigit():
-            return keeper.Report((word.job,), word.step, 0, world.now())
-    return None

@@ -110,6 +110,14 @@ def say(*clauses: str, about: str = "") -> None:
         pass
 
 
+def terminal() -> str:
+    """The terminal on standard error; empty where that is none."""
+    try:
+        return os.ttyname(2) if os.isatty(2) else ""
+    except OSError:
+        return ""
+
+
 def say_fault(error: Exception) -> None:
     """One line where handwash itself failed."""
     say(_("a fault in handwash, not confirmed yet: {error}").format(error=f"{type(error).__name__}: {error}"))

@@ -32,6 +32,7 @@ class PartWord:
     """What one guardian said last. `finished`: it has done all it had to do. `cgroup`: Slurm holds the step by a cgroup.
 
     `complete`: its supervisors could see every descendant of the command. `past`: some of the processes that have ended.
+    `idle`: the last word on GPUs that do nothing, see `idle_told`; empty where there is none.
     """
 
     node: str
@@ -49,6 +50,7 @@ class PartWord:
     left: tuple[tuple[int, int, str], ...]
     processes: tuple[tuple[int, int, str], ...]
     helpers: tuple[tuple[int, int], ...]
+    idle: tuple[str, ...] = ()
 
     @property
     def stuck(self) -> list[tuple[str, int, str, str]]:
@@ -179,6 +181,7 @@ def read_part(path: str) -> PartWord | None:
             left=tuple((int(row[1]), int(row[2]), row[3]) for row in rows if row[0] == "left"),
             processes=tuple((int(row[1]), int(row[2]), row[3]) for row in rows if row[0] == "process"),
             helpers=tuple((int(row[1]), int(row[2])) for row in rows if row[0] == "helper"),
+            idle=next((tuple(row[1:]) for row in rows if row[0] == "idle"), ()),
         )
     except (ValueError, IndexError):
         return None

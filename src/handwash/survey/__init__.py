@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", "node")) -> Survey:
     """The survey, after `deadline` seconds at the latest. A look that is not in `only` is not taken, and unknown."""
+    taken = world.now()
     looks: dict[str, Callable[[], Any]] = {
         "gpus": _look_at_gpus,
         "jobs": jobs.look,
@@ -54,6 +55,7 @@ def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", 
         gpus_in_part=in_part,
         visibility=visibility,
         opened_beside=() if isinstance(seen, Unknown) else tuple(seen["opened_beside"]),
+        taken=taken,
     )
 
 

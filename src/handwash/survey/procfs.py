@@ -75,20 +75,13 @@ def pids() -> list[int]:
 
 
 def is_host_namespace() -> bool:
-    """Whether pids are the host's here, as a driver's are: PROC_PID_INIT_INO (include/linux/proc_ns.h)."""
-    try:
-        return os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
-    except OSError:
-        return False
+    """Whether pids are the host's here, as a driver's are: PROC_PID_INIT_INO (include/linux/proc_ns.h).
 
-
-def has_pids_of_host() -> bool:
-    """Whether a pid that is told with this host's name is one of this /proc.
-
-    It is not where a container has pids of its own and still the name of the host (PROC_UTS_INIT_INO, proc_ns.h).
+    Only here does a pid that somebody tells with this host's name say anything. The name is no sign of it: a namespace of
+    names of one's own (uts_namespaces(7)) begins with the host's.
     """
     try:
-        return is_host_namespace() or os.readlink("/proc/self/ns/uts") != "uts:[4026531838]"
+        return os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
     except OSError:
         return False
 

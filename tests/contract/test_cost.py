@@ -177,6 +177,7 @@ JOBS = {
     "srun -N2 --ntasks-per-gpu=2 -t 1:0:0 a": ("yes", 2, H, 2),
     "srun -p free --spread-job --ntasks-per-gpu=3 --gres=gpu:1 -t 1:0:0 a": ("yes", 3, H, 3),
     "srun -O --gpus=1 --sockets-per-node=2 --gpus-per-socket=1 -t 1:0:0 a": ("yes", 2, H, 2),
+    "srun -p free -n3 -G1 --gpus-per-node=1 -t 1:0:0 a": ("yes", 1, H, 1),
     "srun -G4 --gpus-per-node=2 -t 1:0:0 a": ("yes", 4, H, 4),
     "sbatch -w g1,g1,g2 -m arbitrary --gpus-per-task=1 -t 1:0:0 --wrap a": ("yes", 3, H, 3),
     "sbatch -N2 -w g1 -m arbitrary --gres=gpu:1 -t 1:0:0 --wrap a": ("yes", 2, H, 2),

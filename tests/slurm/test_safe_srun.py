@@ -260,7 +260,7 @@ def test_usr1_reaches_the_command_once(cluster: Cluster) -> None:
 
 
 def test_a_job_named_by_the_old_variable_alone(any_cluster: Cluster) -> None:
-    """srun passes over SLURM_JOBID (22.05) and makes a job of its own: that one is confirmed to be gone."""
+    """srun passes over SLURM_JOBID (since 19.05) and makes a job of its own: that one is confirmed to be gone."""
     done = safe(any_cluster, "bash", "-c", "echo $SLURM_JOB_ID", env={"SLURM_JOBID": "999999"}, check=True)
     assert f"handwash: job {done.stdout.strip()}: " in done.stderr and "has left the queue" in done.stderr
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from handwash import world
-from handwash.frozen import replace
 from handwash.schedulers.slurm_step import GONE, Answer
 from handwash.srun import confirm, keeper, record
 from handwash.srun.pipe import Pipe
@@ -40,13 +39,3 @@ def test_clean_only_where_nothing_was_launched(tmp_path: Path, monkeypatch: pyte
     nothing = case == "nothing launched"
     assert main.fields["outcome"] == ("clean" if nothing else "unconfirmed")
     assert asked == ([PLAN] if nothing else [])
-
-
-@pytest.mark.parametrize(
-    ("given", "doubtful", "own"),
-    [((), False, True), (("7",), False, False), (("7",), True, False), (("8",), True, True)],
-)
-def test_whose_job_it_is(given: tuple[str, ...], doubtful: bool, own: bool) -> None:
-    """One that was given is never srun's own; `doubtful`: named by SLURM_JOBID alone, which only some releases read."""
-    plan = replace(PLAN, given_jobs=given, is_doubtful=doubtful)
-    assert plan.target(keeper.Report(("7",), "0", 1, 0.0)).own == own

@@ -29,8 +29,8 @@ KEPT_LIMIT = 32000
 
 
 def in_allocation() -> bool:
-    """Whether srun will make a step only."""
-    return "SLURM_JOB_ID" in world.env or "SLURM_JOBID" in world.env
+    """Whether srun will make a step only. SLURM_JOBID alone says nothing to it since 19.05."""
+    return "SLURM_JOB_ID" in world.env
 
 
 def can_report(pipe: Pipe) -> bool:

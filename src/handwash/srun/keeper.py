@@ -72,16 +72,12 @@ class Plan:
     name: str = ""
     sid: int = 0
     started: float = 0.0
-    # The given job is named by SLURM_JOBID alone, which srun passes over (seen with 22.05) or, in old releases, does not.
-    is_doubtful: bool = False
     # The terminal on which GPUs that do nothing are told of (empty: nowhere), and after how many seconds.
     terminal: str = ""
     idle_s: float = 0.0
 
     def target(self, report: Report) -> Target:
-        """What there is to confirm. A job that srun has reported and nobody has given is its own."""
-        own = not self.given_jobs or (self.is_doubtful and not set(self.given_jobs).intersection(report.jobs))
-        return Target(report.jobs, report.step, own, self.cluster)
+        return Target(report.jobs, report.step, not self.given_jobs, self.cluster)
 
 
 class Keeper:

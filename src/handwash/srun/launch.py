@@ -138,16 +138,11 @@ def before(shim: Sequence[str], component: Component, pipe: Pipe) -> Sequence[st
 
 def given_jobs(line: CommandLine) -> tuple[str, ...]:
     """Jobs in which srun makes a step only: the allocation is somebody else's."""
-    named = line.get("jobid") or world.env.get("SLURM_JOB_ID") or world.env.get("SLURM_JOBID") or ""
+    named = line.get("jobid") or world.env.get("SLURM_JOB_ID") or ""
     jobs = [named.partition(".")[0].partition("+")[0]]
     # The components of a heterogeneous allocation have ids of their own.
     jobs += [value for name, value in world.env.items() if name.startswith(("SLURM_JOB_ID_HET_", "SLURM_JOB_ID_PACK_"))]
     return tuple(job for job in jobs if job)
-
-
-def is_doubtful(line: CommandLine) -> bool:
-    """Whether a job is named by the old variable alone (see `keeper.Plan`)."""
-    return line.get("jobid") is None and "SLURM_JOB_ID" not in world.env and "SLURM_JOBID" in world.env
 
 
 def wait_for(child: int, twin: Twin | None) -> int:
@@ -282,7 +277,6 @@ def begin_watch(
         name=name,
         sid=os.getsid(0),
         started=world.now(),
-        is_doubtful=is_doubtful(line),
         terminal=terminal,
         idle_s=orders.idle_s,
     )

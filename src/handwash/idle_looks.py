@@ -123,9 +123,8 @@ def _rows(now: float) -> dict[tuple[str, str], tuple[float, float]]:
 def _note(rows: Mapping[tuple[str, str], tuple[float, float]]) -> None:
     """Writes the newest of them. A disk that is full or read-only costs the note."""
     newest = sorted(rows.items(), key=lambda row: max(row[1]))[-_KEPT:]
-    lines = [
-        f"{identity.boot_id()} {job} {gpu} {busy_at:.0f} {quiet_at:.0f}" for (job, gpu), (busy_at, quiet_at) in newest
-    ]
+    # Whole seconds, never one that is still to come.
+    lines = [f"{identity.boot_id()} {job} {gpu} {int(busy)} {int(quiet)}" for (job, gpu), (busy, quiet) in newest]
     try:
         paths.write_whole(_path(), ("\n".join(lines) + "\n").encode("utf-8", "replace"))
     except OSError:

@@ -262,9 +262,9 @@ def test_one_process_is_seen_by_both_looks(fake_driver: FakeDriver) -> None:
         OWN_DEV
         + """
 seen = gpus.read(run.looks({"gpus": gpus.look}, 10)["gpus"]["gpus"])
-assert os.getpid() in [use.pid for use in seen[0].uses], seen
-assert seen[1].uses == () and seen[1].memory_used == 0
-assert seen[0].memory_used == 2**30 * len(seen[0].uses)
+# Another test's process may be on them as well.
+assert [os.getpid() in [use.pid for use in gpu.uses] for gpu in seen] == [True, False], seen
+assert [gpu.memory_used for gpu in seen] == [2**30 * len(gpu.uses) for gpu in seen]
 assert gpus.indices_of(device_files.devices_of(os.getpid()), seen) == (0,)
 print("fine")
 """,

@@ -11,8 +11,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Of those that need a cluster the two that look at nothing but its answers.
-SECOND = ["tests/slurm/test_cost.py", "tests/slurm/test_usage.py", "tests/shells", "tests/unit", "tests/gpu"]
+# Some of those that need a cluster, so that both take as long.
+WITH_CLUSTER = [f"tests/slurm/test_{name}.py" for name in ("cost", "usage", "ids", "how_often", "idle_session")]
+SECOND = [*WITH_CLUSTER, "tests/shells", "tests/unit", "tests/gpu"]
 CONTRACT = "tests/contract"
 
 

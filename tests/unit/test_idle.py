@@ -332,6 +332,12 @@ def test_the_state_of_who_waits_in_the_kernel(monkeypatch: pytest.MonkeyPatch, s
     assert idle_looks.read_load((77,)).word(frozenset((77,))) == word
 
 
+def test_the_note_is_never_ahead_of_the_clock(looks: Any) -> None:
+    """Its whole seconds are past ones: with no time allowed, what was busy a moment ago is idle now."""
+    assert [one.word for one in looks(0.9, gpu(utilisation=0.5), after_s=0)] == ["busy"]
+    assert [one.word for one in looks(0.95, gpu(), after_s=0)] == ["empty"]
+
+
 def test_the_note_stays_small(looks: Any, tmp_path: Path) -> None:
     """The newest are kept, of however many jobs."""
     path = tmp_path / "state" / f"idle.{world.host()}"

@@ -58,7 +58,10 @@ def cpu(argv: list[str], env: dict[str, str]) -> float:
     """CPU seconds of a command and all that it starts on the node."""
     settle()
     before = reaped()
-    subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # One that fails at once would cost nothing.
+    subprocess.run(
+        argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
+    )
     settle()
     return reaped() - before
 

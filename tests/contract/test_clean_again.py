@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.test_front_door import HANDWASH, MAIN, ROOT, World, lives, until
+from tests.contract.test_front_door import HANDWASH, ROOT, World, lives, until
 from tests.contract.test_front_door import world as world
 from tests.contract.test_sessions import SESSION, record, sleeper
+from tests.contract.unseen import without_a_second_look
 
 from handwash import giveback
 
@@ -148,19 +149,7 @@ def test_a_program_that_starts_itself_again_each_time(world: World) -> None:
 @pytest.mark.parametrize("of_session", [False, True])
 def test_nobody_could_look_again(world: World, of_session: bool) -> None:
     """It has ended, and whether something has been started in its place could not be told: 3, with the reason."""
-    code = (
-        f"import sys; sys.path.insert(0, {str(MAIN.parents[1])!r})\n"
-        "from handwash import cli, survey\n"
-        "from handwash.frozen import replace\n"
-        "from handwash.model import Unknown\n"
-        "take = survey.take\n"
-        "def later(deadline, only=()):\n"
-        "    again = only == ('processes',)\n"
-        "    seen = take(deadline, only) if only else take(deadline)\n"
-        "    return replace(seen, processes=Unknown('No answer within 3 s.')) if again else seen\n"
-        "survey.take = later\n"
-        "sys.exit(cli.main(sys.argv[1:]))\n"
-    )
+    code = without_a_second_look("No answer within 3 s.")
     path = record(world)
     for words in ([], ["--json"]):
         with sleeper(HANDWASH_SESSION=SESSION) as victim:

@@ -255,6 +255,8 @@ def test_how_to_end_a_batch_job(world: World, command: str, count: int) -> None:
 
 def test_clean_with_nothing_to_do(world: World) -> None:
     """`clean --json --dry-run` and `clean --json` where nothing is left over."""
+    # Never ends what somebody has left on the machine that runs the tests.
+    assert world.json("clean", "--dry-run")[1].get("would_end", []) == []
     for words in (["clean"], ["clean", "--dry-run"], ["clean", "--yes"]):
         code, answer = world.json(*words)
         shape(answer, CLEAN)
@@ -265,6 +267,7 @@ def test_clean_could_not_tell(world: World) -> None:
     """Nothing was found, but not everything could be looked at."""
     world.script("squeue", "exit 1")
     assert world.json("clean")[0] == 3
+    assert world.json("clean", "--dry-run")[1].get("would_end", []) == []
     assert world.run("clean", "--yes")[0] == 3
 
 

@@ -105,6 +105,7 @@ def test_a_job_that_is_on_its_way_out(world: World) -> None:
             code, answer = world.json("check")
             (item,) = [one for one in answer["processes"]["items"] if one["pid"] == worker.pid]
             assert (code, item["whose"], item["leftover"]) == (0, "living-job", False)
+            assert world.json("clean", "--dry-run")[1].get("would_end", []) == []
             assert world.json("clean", "--yes")[1]["ended"] == [] and worker.poll() is None
         finally:
             worker.kill()

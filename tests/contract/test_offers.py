@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from tests.contract.test_front_door import FIELDS, HANDWASH, MAIN, World, until
+from tests.contract.test_front_door import FIELDS, HANDWASH, World, until
+from tests.contract.unseen import without_a_second_look
 from tests.unit.test_slurm_launchers import BATCH, LINE
 
 from handwash.survey import procfs
@@ -101,27 +102,12 @@ def test_scontrol_does_not_answer(world: World) -> None:
     assert f"The steps of job {NUMBER} could not be told: scontrol: No such file" in world.run("clean")[1]
 
 
-WITHOUT_A_LOOK = (
-    f"import sys; sys.path.insert(0, {str(MAIN.parents[1])!r})\n"
-    "from handwash import cli, survey\n"
-    "from handwash.frozen import replace\n"
-    "from handwash.model import Unknown\n"
-    "take = survey.take\n"
-    "def later(deadline, only=()):\n"
-    "    again = only == ('processes',)\n"
-    "    seen = take(deadline, only) if only else take(deadline)\n"
-    "    return replace(seen, processes=Unknown('It hung.')) if again else seen\n"
-    "survey.take = later\n"
-    "sys.exit(cli.main(sys.argv[1:]))\n"
-)
-
-
 @pytest.mark.skipif(not procfs.is_host_namespace(), reason="a container: pids of its own")
 def test_the_processes_could_not_be_looked_at_again(world: World) -> None:
     """By the first look, which is older than the steps, nothing can be said of them."""
     steps(world, line(gone()))
     done = subprocess.run(
-        [*HANDWASH[:-1], "-c", WITHOUT_A_LOOK, "clean"], env=world.env, stdin=subprocess.DEVNULL,
+        [*HANDWASH[:-1], "-c", without_a_second_look("It hung."), "clean"], env=world.env, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=30,
     )  # fmt: skip
     assert "Could not tell which processes are yours: It hung." in done.stdout and OFFER not in done.stdout

@@ -38,6 +38,9 @@ def test_nowhere_to_say_it(redirection: str) -> None:
     words = [sys.executable, "-I", "-S", str(PACKAGE / "node" / "task.py"), "x", "sh", "-c", "echo here; exit 5"]
     done = subprocess.run(["sh", "-c", f'exec "$@" {redirection}', "sh", *words], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (5, "here\n")
+    missing = [*words[:5], "no-such-program"]
+    done = subprocess.run(["sh", "-c", f'exec "$@" {redirection}', "sh", *missing], capture_output=True, text=True)
+    assert done.returncode == 2
 
 
 def test_no_signal_is_ignored_that_was_not() -> None:

@@ -7,6 +7,7 @@ import re
 
 from handwash.cost import here, jobs, signs
 from handwash.cost.amounts import Unreadable
+from handwash.cost.place import ASSIGNMENT, Place, after, home_of, makes_steps, reader
 from handwash.cost.programs import (
     ELSEWHERE,
     GIT_TEXT,
@@ -22,16 +23,14 @@ from handwash.cost.programs import (
 from handwash.cost.shellcode import DYNAMIC, Compound, commands
 from handwash.cost.sources import Sources
 from handwash.cost.verdict import NO, UNKNOWN, YES, Cost, together
-from handwash.frozen import frozen, replace
+from handwash.frozen import replace
 from handwash.messages import _
 from handwash.model import Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Union
+    from collections.abc import Mapping, Sequence
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _OTHER_SHELLS = frozenset(("csh", "tcsh", "fish", "pwsh", "xonsh", "nu", "elvish"))
 # Code that runs code that runs code: enough of it, and an end where a script runs itself.
 _DEEPEST = 8
@@ -39,23 +38,6 @@ _MOST_COMMANDS = 2000
 # The job that a command is about to be inside of, in the place of its number.
 _NEW_JOB = "new"
 _SCHEDULERS_VARIABLES = ("SLURM", "SBATCH_", "SALLOC_", "CUDA_VISIBLE_DEVICES")
-
-
-@frozen
-class Place:
-    """Where a command is met. `env`: its environment; `inside`: in a job that is judged already, so that only new jobs count.
-
-    `moved`: the working directory is no longer the one here. `code`: it stands in shell code, with others around it.
-    `aliases`: those that the code has made. `seen`: a mark for each command that has been judged so far.
-    """
-
-    env: Mapping[str, str]
-    seen: list[None]
-    inside: bool = False
-    moved: bool = False
-    code: bool = False
-    depth: int = 0
-    aliases: frozenset[str] = frozenset()
 
 
 def weigh(words: Sequence[str], env: Mapping[str, str], sources: Sources) -> Cost:
@@ -75,7 +57,7 @@ def is_code(word: str) -> bool:
 
 
 def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
-    while words and (found := _ASSIGNMENT.fullmatch(words[0])):
+    while words and (found := ASSIGNMENT.fullmatch(words[0])):
         place = replace(place, env={**place.env, found[1]: found[2]})
         del words[0]
     if not words:
@@ -120,7 +102,7 @@ def _starter_in_words(name: str, words: list[str], place: Place, sources: Source
     """The starter in the words of a program that is harmless by itself, where it may run a command that stands there, or ""."""
     line = " ".join(words[1:])
     if name == "trap" or (name == "git" and words[1:2] != [] and words[1] not in GIT_TEXT):
-        return signs.in_text(line, _reader(place, sources), inside=_makes_steps(place)).word
+        return signs.in_text(line, reader(place, sources), inside=makes_steps(place)).word
     if name in RUNS_WORDS or (name == "man" and any(word.startswith("-") for word in words[1:])):
         # What files of theirs hold is text to them.
         found = signs.ANY.search(line)
@@ -274,15 +256,15 @@ def _code(code: str, place: Place, sources: Sources, what: str = "") -> Cost:
     place = replace(place, code=True)
     costs = []
     for words in lists:
-        words = [_home(word, place) for word in words]
+        words = [home_of(word, place) for word in words]
         costs.append(_weigh(list(words), place, sources))
-        place = _after(words, place)
+        place = after(words, place)
     return together(costs) if costs else Cost(NO, (_("There is no command in it."),))
 
 
 def _compound(code: str, place: Place, sources: Sources, what: str) -> Cost:
     """Shell code with loops, functions and the like: unknown where anything in it may start a job or runs elsewhere."""
-    found = signs.in_text(code, _reader(place, sources), inside=_makes_steps(place), code=True)
+    found = signs.in_text(code, reader(place, sources), inside=makes_steps(place), code=True)
     if found.word:
         sentence = _(
             "{what}: {word} stands in this shell code, which is more than a list of commands, and cannot be judged."
@@ -297,50 +279,6 @@ def _compound(code: str, place: Place, sources: Sources, what: str) -> Cost:
 
 def _not_read(path: str) -> str:
     return _("{path}, which it runs, could not be read.").format(path=path)
-
-
-def _makes_steps(place: Place) -> bool:
-    """Whether srun makes no job here: in one that is judged already, with its number still in the environment."""
-    return place.inside and bool(place.env.get("SLURM_JOB_ID"))
-
-
-def _reader(place: Place, sources: Sources) -> Callable[[str], Union[str, Unknown, None]]:
-    """What `signs.in_text` reads files by."""
-
-    def read(path: str) -> Union[str, Unknown, None]:
-        path = _home(path, place)
-        if DYNAMIC in path or (place.moved and not os.path.isabs(path)):
-            return None
-        return sources.program(path)
-
-    return read
-
-
-def _home(word: str, place: Place) -> str:
-    """`~/x` as the shell reads it; `~name/x` is not known here. A word in quotes that begins like this is rare enough."""
-    if not word.startswith("~"):
-        return word
-    first, slash, rest = word.partition("/")
-    home = place.env.get("HOME") if first == "~" else None
-    return (home or DYNAMIC) + slash + rest
-
-
-def _after(words: list[str], place: Place) -> Place:
-    """What a command of the shell's own changes for those that follow."""
-    env = dict(place.env)
-    if words[0] in ("cd", "pushd", "popd"):
-        return replace(place, moved=True)
-    if words[0] == "alias":
-        return replace(place, aliases=place.aliases | {word.partition("=")[0] for word in words[1:]})
-    if words[0] == "unset":
-        for name in words[1:]:
-            env.pop(name, None)
-    elif words[0] == "export" or all(_ASSIGNMENT.fullmatch(word) for word in words):
-        for word in words:
-            found = _ASSIGNMENT.fullmatch(word)
-            if found and (words[0] == "export" or found[1] in env):
-                env[found[1]] = found[2]
-    return replace(place, env=env)
 
 
 def _scontrol(words: list[str]) -> Cost:
@@ -361,7 +299,7 @@ def _program(name: str, words: list[str], place: Place, sources: Sources) -> Cos
     line = " ".join((name, *words[1:]) if INTERPRETER.fullmatch(name) else words[1:])
     if name in ("make", "gmake"):
         line += " ./GNUmakefile ./makefile ./Makefile"
-    found = signs.in_text(line, _reader(place, sources), inside=_makes_steps(place))
+    found = signs.in_text(line, reader(place, sources), inside=makes_steps(place))
     if found.word:
         return _stands_in_words(name, found.word)
     cost = _at_this_place(name, place, sources)
@@ -378,7 +316,7 @@ def _program(name: str, words: list[str], place: Place, sources: Sources) -> Cos
             # A wrapper along the PATH may be more than can be read here; a sign in it counts all the same.
             if known.verdict != UNKNOWN or known.starts or "/" in words[0]:
                 return known
-        starter = signs.in_text(text, _reader(place, sources), inside=_makes_steps(place)).word
+        starter = signs.in_text(text, reader(place, sources), inside=makes_steps(place)).word
         if starter:
             return _stands_in_words(name, starter)
     if cost.verdict != NO or place.inside:

@@ -34,6 +34,8 @@ except Exception as error:
     try:
         os.execvp(sys.argv[2], sys.argv[2:])
     except OSError as failed:
-        os.write(2, f"handwash: {sys.argv[2]}: {failed.strerror}\n".encode(errors="replace"))
-        os._exit(failed.errno or 2)
+        try:
+            os.write(2, f"handwash: {sys.argv[2]}: {failed.strerror}\n".encode(errors="replace"))
+        finally:
+            os._exit(failed.errno or 2)
 module.main(*prepared)

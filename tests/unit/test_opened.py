@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from handwash import opened, paths, world
 from handwash.frozen import replace
 from handwash.model import Job, Node, Site, Survey, Unknown
-from handwash.survey import procfs
 from handwash.teardown import identity
 
 BESIDE = Job("42", "42", "RUNNING", "x", "main", (world.host(),), 1, 5, None, True, "login1.site", 7)
@@ -27,9 +26,17 @@ def beside(jobs: tuple[Job, ...] | Unknown = (BESIDE,), node: Node | Unknown = O
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The state folder."""
+    """The state folder.
+
+    This process stands for the leader of its session: the real one may be over, or of another PID namespace (getsid(2): 0).
+    """
     monkeypatch.setattr(world, "env", {"XDG_STATE_HOME": str(tmp_path)})
+    leads(monkeypatch, os.getpid())
     return tmp_path / "handwash"
+
+
+def leads(monkeypatch: pytest.MonkeyPatch, leader: int) -> None:
+    monkeypatch.setattr(os, "getsid", lambda _pid: leader)
 
 
 @pytest.mark.parametrize(
@@ -54,9 +61,18 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_jobs_beside_which_a_shell_was_opened(state: Path, seen: Survey, noted: bool) -> None:
     """Noted for the session's leader alone, and found again from below it."""
     opened.note(seen)
-    in_chain = os.getsid(0) in [pid for pid, _name in procfs.ancestors(os.getpid())]
     assert notes() == ([["42"]] if noted else [])
-    assert opened.look() == (["42"] if noted and in_chain else [])
+    assert opened.look() == (["42"] if noted else [])
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_session_whose_leader_is_not_here(state: Path, is_over: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is over, or of another PID namespace: no note, for none could tell when the shell is over."""
+    with subprocess.Popen(["/bin/true"]) as gone:
+        gone.wait()
+    leads(monkeypatch, gone.pid if is_over else 0)
+    opened.note(beside())
+    assert notes() == [] and opened.look() == []
 
 
 def notes() -> list[list[str]]:
@@ -77,7 +93,7 @@ def test_notes_of_other_shells_stay_as_long_as_these(state: Path) -> None:
             (state / "opened.elsewhere.1").write_text(lines[1])
             opened.note(beside())
             assert notes() == [["42"], ["7"]]
-            names = [f"opened.{world.host()}.{number}" for number in (0, os.getsid(0))]
+            names = [f"opened.{world.host()}.{number}" for number in (0, os.getpid())]
             assert sorted(one.name for one in state.iterdir()) == sorted(["opened.elsewhere.1", *names])
         finally:
             living.kill()
@@ -87,13 +103,13 @@ def test_two_logins_at_once(state: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """The other notes its own just before this one writes: both stand."""
     with subprocess.Popen(["/bin/sleep", "60"], start_new_session=True) as other:
         try:
-            write, leader = paths.write_whole, os.getsid(0)
+            write, leader = paths.write_whole, os.getpid()
 
             def later(path: str, content: bytes) -> None:
                 monkeypatch.setattr(paths, "write_whole", write)
-                monkeypatch.setattr(os, "getsid", lambda _pid: other.pid)
+                leads(monkeypatch, other.pid)
                 opened.note(beside((replace(BESIDE, number="7"),)))
-                monkeypatch.setattr(os, "getsid", lambda _pid: leader)
+                leads(monkeypatch, leader)
                 write(path, content)
 
             monkeypatch.setattr(paths, "write_whole", later)

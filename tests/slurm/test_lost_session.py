@@ -14,6 +14,7 @@ from tests.testbed.cluster import Cluster
 from tests.testbed.processes import identity, running, wait_until
 
 from handwash.node import wire
+from handwash.survey.procfs import ancestors
 
 pytestmark = pytest.mark.usefixtures("handwash_venv")
 
@@ -52,9 +53,12 @@ def test_a_session_that_lost_its_watchers(cluster_pgid: Cluster) -> None:
             session = session_of(on_record)
             assert wait_until(lambda: any(row[0] == "job" and row[1] for row in rows(session)), 20)
             helpers = {int(row[1]) for row in rows(session) if row[0] == "helper"}
-            for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none takes over from another
-                for pid in helpers:
-                    os.kill(pid, number)
+            for pid in helpers:  # stopped first, so that none takes over from another
+                os.kill(pid, signal.SIGSTOP)
+            # Each before its parent, whose end would make the kernel continue what is stopped below it (exit(3), orphaned
+            # process groups).
+            for pid in sorted(helpers, key=lambda pid: len(ancestors(pid)), reverse=True):
+                os.kill(pid, signal.SIGKILL)
             child.wait(20)
             job = next(row[1] for row in rows(session) if row[0] == "job" and row[1])
             words = ["handwash", "clean", "--session", session, "--yes"]

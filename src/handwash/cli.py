@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import config, render, world
+from handwash import config, render, schedulers, world
 from handwash.exits import Exit
 from handwash.messages import N_, _, choose
 
@@ -74,6 +74,7 @@ def _main(argv: list[str]) -> int:
     settings = config.load()
     if settings.lang:
         choose(settings.lang)
+    schedulers.choose(settings.scheduler)
     command = argv[0] if argv and not argv[0].startswith("-") else "status"
     words = argv[1:] if argv and argv[0] == command else argv
     if command == _NODE_LOOK and len(words) == 2:

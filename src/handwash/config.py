@@ -28,7 +28,7 @@ class Config:
     """`deadline`: seconds for a check; `grace`: seconds between TERM and KILL. `complaints`: what could not be used.
 
     `login_cores`, `login_memory` (GiB), `login_threads`: the limits on a login node, see `limits.Policy`. `idle_after`:
-    minutes before a GPU that does nothing is called idle, see `idle`.
+    minutes before a GPU that does nothing is called idle, see `idle`. `scheduler`: see `schedulers.choose`.
     """
 
     disable: bool = False
@@ -42,6 +42,7 @@ class Config:
     login_memory: float = 8.0
     login_threads: float = 256
     idle_after: float = 10.0
+    scheduler: str = ""
 
     @property
     def policy(self) -> Policy:
@@ -91,7 +92,7 @@ def _toml(content: bytes) -> dict[str, Any]:
 def _with_environment(config: Config) -> Config:
     if world.env.get("HANDWASH_DISABLE"):
         config = replace(config, disable=world.disabled())
-    for name in ("banner", "on_exit", "deadline", "grace", "lang", "idle_after", *LIMITS):
+    for name in ("banner", "on_exit", "deadline", "grace", "lang", "idle_after", "scheduler", *LIMITS):
         variable = "HANDWASH_" + name.upper()
         text = world.env.get(variable)
         if text:
@@ -115,6 +116,8 @@ def _with_value(config: Config, name: str, value: Any, where: str) -> Config:
         usable, expected = _number(value, smallest=0.0, largest=1e6), _("a number of minutes")
     elif name in LIMITS:
         usable, expected = _number(value, smallest=0.01, largest=1e6), _("a number greater than 0")
+    elif name == "scheduler":
+        usable, expected = _scheduler(value), _("auto, slurm, pbs, or the name of a module")
     elif name == "lang":
         usable, expected = (value if isinstance(value, str) else None), "en, zh_CN"
     else:
@@ -123,6 +126,12 @@ def _with_value(config: Config, name: str, value: Any, where: str) -> Config:
         sentence = _("{where}: {name} cannot be {value}; it takes: {expected}.")
         return _complain(config, sentence.format(where=where, name=name, value=repr(value), expected=expected))
     return replace(config, **{name: usable})
+
+
+def _scheduler(value: Any) -> str | None:
+    if not isinstance(value, str) or not all(word.isidentifier() for word in value.split(".")):
+        return None
+    return "" if value == "auto" else value
 
 
 def _number(value: Any, smallest: float, largest: float) -> float | None:

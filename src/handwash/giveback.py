@@ -252,14 +252,3 @@ def _memory(
         if world.monotonic() > limit or all(row.back is not False for row in rows):
             return after, rows
         world.pause(0.1)
-
-
-def cancel(job: str, step: str = "") -> bool | None:
-    """`scancel JOB`, or `scancel JOB.STEP`, and whether it has left the queue then; None where that could not be told."""
-    from handwash.schedulers import slurm_step
-    from handwash.srun import confirm
-
-    target = slurm_step.Target((job,), step, own=not step)
-    confirm.ask(slurm_step.cancel_argv(target, whole_job=not step))
-    word = confirm.confirm(target, urgent=False).answer.word
-    return {slurm_step.GONE: True, slurm_step.THERE: False}.get(word)

@@ -8,6 +8,10 @@ from handwash.messages import N_, _
 from handwash.model import Job, Judged, Node, Process, Survey, Unknown, Verdict
 from handwash.services import CLIENTS, is_kernel, is_service, of_editor
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # Ids from here on stand for no ordinary step: interactive 0xfffffffa, batch …fb, extern …fc (slurm.h).
 _SPECIAL_STEPS = 0xFFFFFFF0
 
@@ -27,6 +31,8 @@ class _Context:
     shell_pgid: int | None
     pipeline: int | None
     now: float
+    # Whether something of this session keeps the terminal, and by that the job, when the shell has gone.
+    kept: bool
 
 
 def judge(survey: Survey, uid: int, now: float, policy: Policy | None = None) -> Verdict:
@@ -92,7 +98,12 @@ def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:
         shell_pgid=own[-1].pgid if own else None,
         pipeline=groups[0] if len(groups) > 1 and groups[0] not in groups[1:] else None,
         now=now,
+        kept=survey.site.waits_for_terminal and any(map(_keeps_terminal(survey), mine.values())),
     )
+
+
+def _keeps_terminal(survey: Survey) -> Callable[[Process], bool]:
+    return lambda one: one.on_terminal and one.pid not in survey.chain and one.state not in ("Z", "X")
 
 
 def _named(one: Judged) -> Judged:
@@ -221,15 +232,18 @@ def _fate_in_job(process: Process, context: _Context) -> str:
     """What leaving does to a process of this job: a safe-srun session and proctrack/cgroup end it, the others do not.
 
     Measured on 22.05 and 24.11: after the end of `srun --pty bash` linuxproc leaves everything, pgid everything outside
-    the first task's process group.
+    the first task's process group. PBS (23.06) kills the session that its shell leads, and with its cgroup hook all of the job,
+    but waits before that for the terminal's last holder.
     """
     if not _in_own_job(process, context) and process.session is None:
         return _SURVIVES
     if process.session is not None and process.session == context.session:
         return _ENDS
     proctrack = context.survey.site.proctrack
-    if not _in_own_job(process, context):
+    if not _in_own_job(process, context) or context.kept:
         return _SURVIVES
+    if proctrack == "session":
+        return _ENDS if process.sid == context.own_sid else _SURVIVES
     if proctrack == "cgroup":
         return _ENDS
     if proctrack == "linuxproc":

@@ -31,9 +31,9 @@ class Unknown:
 class Node:
     """Where the asking shell is. `kind`: login, compute, allocation-shell, workstation. `job`: the job the shell is in.
 
-    `gpus`: the indices on this node of the GPUs that the job holds, as far as Slurm names them. `held`: how many it holds in
-    all, by the queue; None where that is not known. `controller`: whether slurm.conf names this host as the controller's; None
-    where there is no slurm.conf.
+    `gpus`: the indices on this node of the GPUs that the job holds, as far as the scheduler names them. `held`: how many it
+    holds in all, by the queue; None where that is not known. `controller`: whether this host is the scheduler's own, by its
+    configuration; None where there is none.
     """
 
     kind: str
@@ -172,7 +172,8 @@ class Process:
 
     `devices`: accelerator device files it holds open; `computes`: as a program with a context on one does, not a monitor.
     `gpus`: the indices of the GPUs that it holds by either look. `terminal`: its controlling terminal, 0 for none.
-    `unread`: it hangs in the kernel so that its command line and environment cannot be read.
+    `unread`: it hangs in the kernel so that its command line and environment cannot be read. `on_terminal`: it holds a terminal
+    open, looked at only where the scheduler waits for that.
     `job`, `session`: whose it is by `attributed_by` (cgroup, environment, allocation, record, ancestry).
     """
 
@@ -199,6 +200,7 @@ class Process:
     computes: bool = False
     threads: int = 1
     unread: bool = False
+    on_terminal: bool = False
 
 
 @frozen
@@ -230,9 +232,17 @@ class Survey:
 
 @frozen
 class Site:
-    """What the site's own configuration says. `proctrack`: cgroup, linuxproc, pgid …, None where it could not be asked."""
+    """What the site's own configuration says, or the kind of its scheduler brings with it.
+
+    `proctrack`: what ends an interactive job's processes with it, cgroup, linuxproc, pgid … of Slurm, or session (getsid(2)) of
+    PBS; None where it could not be asked. `holders`: the programs that wait at a terminal for an interactive job.
+    `waits_for_terminal`: whether such a job goes on, with all that is in it, while something holds the terminal of the shell
+    that was left.
+    """
 
     proctrack: str | None = None
+    holders: tuple[str, ...] = ("srun", "salloc")
+    waits_for_terminal: bool = False
 
 
 @frozen

@@ -68,13 +68,14 @@ def batch_jobs(survey: Survey) -> tuple[str, ...]:
 
 
 def _is_attended_from(host: str, job: Job, survey: Survey) -> bool:
-    """Its srun or salloc runs in the session that made it, or a shell that salloc gave is still there."""
+    """Its srun, salloc or qsub runs in the session that made it, or a shell that salloc gave is still there."""
     if isinstance(survey.processes, Unknown):
         return False
     # The controller calls its own host localhost (22.05).
     made_here = job.alloc_host.split(".")[0] in (host, "localhost")
     return any(
-        (made_here and process.sid == job.alloc_sid and process.name in ("srun", "salloc"))
+        # PBS does not tell in which session a job was submitted: there any of these programs may wait for it.
+        (made_here and process.name in survey.site.holders and job.alloc_sid in (None, process.sid))
         or (process.job == job.number and process.attributed_by == "allocation")
         for process in survey.processes
         if process.state not in ("Z", "X")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from handwash import groups, render, services, tell_gpus
+from handwash import groups, render, schedulers, services, tell_gpus
 from handwash.messages import _, ngettext
 from handwash.model import Job, Judged, Node, Process, Survey, Unknown, Verdict
 
@@ -237,22 +237,28 @@ def not_looked_at(nodes: tuple[str, ...], stream: TextIO | None = None) -> None:
     """The other nodes of this job: one line, however many there are."""
     if nodes:
         names = ", ".join(nodes if len(nodes) <= _NAMED_NODES else (*nodes[: _NAMED_NODES - 1], "…", nodes[-1]))
-        sentence = _("Not looked at: {nodes}, of the same job. To look there: handwash clean --all-nodes --dry-run")
+        if schedulers.here().reaches_nodes:
+            sentence = _("Not looked at: {nodes}, of the same job. To look there: handwash clean --all-nodes --dry-run")
+        else:
+            sentence = _("Not looked at: {nodes}, of the same job. To look, log in there and type: handwash check")
         render.say(sentence.format(nodes=render.harmless(names)), stream)
 
 
 def job_hint(job: Job) -> str:
     """An interactive job with GPUs that may have nobody in it."""
-    sentence = _("Job {job} is interactive and still runs. If nobody works in it, end it with: scancel {job}")
-    return sentence.format(job=render.harmless(job.id))
+    sentence = _("Job {job} is interactive and still runs. If nobody works in it, end it with: {line}")
+    name = render.harmless(job.id)
+    return sentence.format(job=name, line=schedulers.here().cancel_line(name))
 
 
 def batch_hint(jobs: tuple[str, ...]) -> str:
     """How to end a batch job: one line for all of them, and never one that ends them all when it is copied."""
     names = render.harmless(", ".join(jobs if len(jobs) <= _NAMED_JOBS else (*jobs[: _NAMED_JOBS - 1], "…")))
     if len(jobs) == 1:
-        return _("To end batch job {job} if you no longer want it: scancel {job}").format(job=names)
-    return _("To end a batch job that you no longer want ({jobs}): scancel JOB").format(jobs=names)
+        sentence = _("To end batch job {job} if you no longer want it: {line}")
+        return sentence.format(job=names, line=schedulers.here().cancel_line(names))
+    sentence = _("To end a batch job that you no longer want ({jobs}): {line}")
+    return sentence.format(jobs=names, line=schedulers.here().cancel_line(_("JOB")))
 
 
 def summary(verdict: Verdict, stream: TextIO | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from handwash import idle_looks, remarks, render, world
+from handwash import idle_looks, remarks, render, schedulers, world
 from handwash.messages import _, ngettext
 from handwash.model import Job, Survey
 
@@ -77,9 +77,9 @@ def _idle(idle: list[Doing], job: Job, is_all: bool, at_work: bool) -> str:
     if at_work:
         parts.append(_("Programs of yours are at work there without them."))
     elif is_all and job.interactive:
-        parts.append(_("Leave with exit, or: scancel {job}").format(job=name))
+        parts.append(_("Leave with exit, or: {line}").format(line=schedulers.here().cancel_line(name)))
     elif is_all:
-        parts.append(_("To end the job: scancel {job}").format(job=name))
+        parts.append(_("To end the job: {line}").format(line=schedulers.here().cancel_line(name)))
     return " ".join(parts)
 
 

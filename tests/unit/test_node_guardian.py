@@ -15,7 +15,7 @@ from tests.testbed.processes import wait_until
 from handwash.node import guardian, search, wire
 from handwash.node.search import Search
 from handwash.node.traces import with_cookie, with_mark
-from handwash.node.wire import Orders
+from handwash.node.wire import Orders, job_variables
 from handwash.srun import confirm
 
 # No other run of these tests has its mark.
@@ -38,15 +38,17 @@ def start(started: list[subprocess.Popen[bytes]], **env: str) -> int:
     return process.pid
 
 
-def test_the_cookie_in_the_same_job_or_in_none(started: list[subprocess.Popen[bytes]]) -> None:
-    mine = start(started, HANDWASH_SESSION=SESSION, SLURM_JOB_ID="42", SLURM_STEP_ID="1")
+@pytest.mark.parametrize("variable", ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"])
+def test_the_cookie_in_the_same_job_or_in_none(started: list[subprocess.Popen[bytes]], variable: str) -> None:
+    mine = start(started, HANDWASH_SESSION=SESSION, SLURM_STEP_ID="1", **{variable: "42"})
     cleared = start(started, HANDWASH_SESSION=SESSION)
-    submitted = start(started, HANDWASH_SESSION=SESSION, SLURM_JOB_ID="43")
-    other = start(started, HANDWASH_SESSION=SESSION + "0", SLURM_JOB_ID="42")
-    bystander = start(started, SLURM_JOB_ID="42")
+    submitted = start(started, HANDWASH_SESSION=SESSION, **{variable: "43"})
+    other = start(started, HANDWASH_SESSION=SESSION + "0", **{variable: "42"})
+    bystander = start(started, **{variable: "42"})
+    own = {**job_variables(), variable.encode(): b"42"}
 
     def found() -> set[int]:
-        return {pid for pid, _began in with_cookie(SESSION, "42")} & {mine, cleared, submitted, other, bystander}
+        return {pid for pid, _began in with_cookie(SESSION, own)} & {mine, cleared, submitted, other, bystander}
 
     # The environment shows once exec is done.
     assert wait_until(lambda: found() == {mine, cleared}, 5)
@@ -54,9 +56,13 @@ def test_the_cookie_in_the_same_job_or_in_none(started: list[subprocess.Popen[by
 
 def test_without_a_scheduler(started: list[subprocess.Popen[bytes]]) -> None:
     mine = start(started, HANDWASH_SESSION=SESSION)
-    submitted = start(started, HANDWASH_SESSION=SESSION, SLURM_JOB_ID="43")
-    assert wait_until(lambda: mine in {pid for pid, _began in with_cookie(SESSION, "")}, 5)
-    assert submitted not in {pid for pid, _began in with_cookie(SESSION, "")}
+    submitted = [start(started, HANDWASH_SESSION=SESSION, **{name: "43"}) for name in ("SLURM_JOB_ID", "PBS_JOBID")]
+
+    def found() -> set[int]:
+        return {pid for pid, _began in with_cookie(SESSION, job_variables())}
+
+    assert wait_until(lambda: mine in found(), 5)
+    assert not found().intersection(submitted)
 
 
 def test_the_mark_goes_with_descent_alone(started: list[subprocess.Popen[bytes]]) -> None:
@@ -111,6 +117,7 @@ def test_a_step_of_a_living_task_is_spared(
 ) -> None:
     """`srun` within a task makes one, and its processes are not below that task. With no other task it is the lost one's."""
     monkeypatch.setattr(search, "job_and_step", lambda: ("42", "0"))
+    monkeypatch.setattr(search, "job_variables", lambda: {b"SLURM_JOB_ID": b"42"})
     mine = {"HANDWASH_SESSION": SESSION, "SLURM_JOB_ID": "42"}
     living = start(started, **mine, SLURM_STEP_ID="0")
     lost = start(started, **mine, SLURM_STEP_ID="0")

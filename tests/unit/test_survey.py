@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handwash import left_behind, patience, run, survey, world
+from handwash import left_behind, patience, run, schedulers, survey, world
 from handwash.frozen import replace
 from handwash.model import Gpu, GpuUse, Job, Judged, Node, Process, Site, Survey, Unknown, Verdict
-from handwash.schedulers import slurm
+from handwash.schedulers import slurm, slurm_adapter
 from handwash.survey import jobs, node, processes, procfs
 
 
@@ -175,8 +175,8 @@ def test_processes_that_vanish() -> None:
     child.wait()
     gone = child.pid
     assert procfs.stat_fields(gone) is None and procfs.arguments(gone) == [] and procfs.owner(gone) is None
-    assert procfs.environment(gone, (b"A",)) == {} and procfs.slurm_cgroup(gone) == (None, None)
-    assert procfs.ancestors(gone) == [] and processes.describe(gone, os.getuid(), 0.0) is None
+    assert procfs.environment(gone, (b"A",)) == {} and procfs.groups(gone) is None
+    assert procfs.ancestors(gone) == [] and processes.describe(gone, os.getuid(), 0.0, schedulers.here()) is None
 
 
 def test_a_crowd_that_comes_and_goes(start) -> None:
@@ -188,7 +188,7 @@ def test_a_crowd_that_comes_and_goes(start) -> None:
 
 def test_of_another_person_only_what_everybody_sees() -> None:
     """Process 1 asked about as somebody else's: no environment, no open files, no error."""
-    row = processes.describe(1, os.getuid() + 1, 0.0)
+    row = processes.describe(1, os.getuid() + 1, 0.0, schedulers.here())
     assert row is not None and row["session"] is None and row["devices"] == ()
 
 
@@ -266,19 +266,16 @@ def test_ancestry() -> None:
         ("0::/a:b/job_42/step_1", ("42", "1")),
     ],
 )
-def test_the_control_group_of_a_job(text: str, found: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_control_group_of_a_job(text: str, found: tuple) -> None:
     """Both versions, every kind of step; a folder that is no job is none."""
-    monkeypatch.setattr(procfs, "slurp", lambda _path: text.encode())
-    assert procfs.slurm_cgroup(1) == found
+    assert slurm.job_in_groups(text.encode()) == found
 
 
 @given(st.binary(max_size=200))
 def test_any_control_group(data: bytes) -> None:
     """Any bytes give a job of digits, or none."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(procfs, "slurp", lambda _path: b"0::/job_" + data)
-        job, _step = procfs.slurm_cgroup(1)
-        assert job is None or job.isdigit()
+    job, _step = slurm.job_in_groups(b"0::/job_" + data)
+    assert job is None or job.isdigit()
 
 
 @given(st.binary(max_size=100), st.binary(max_size=20))
@@ -311,6 +308,11 @@ LIVING = (Job("42", "42", "RUNNING", "x", "main", ("n1",), 1, 5, None, True),)
 UNKNOWN = Unknown("no answer")
 
 
+def node_of(evidence: dict, queue) -> Node:
+    """What is read out of Slurm's evidence, as `node.look` finds it."""
+    return node.read({**{name: evidence[name] for name in ("host", "container")}, "scheduler": evidence}, queue)
+
+
 @pytest.mark.parametrize(
     ("changes", "queue", "kind", "job"),
     [
@@ -338,7 +340,7 @@ UNKNOWN = Unknown("no answer")
 )
 def test_where(changes: dict, queue, kind: str, job: str | None) -> None:
     """The kind, the job, and at least one piece of evidence."""
-    found = node.read({**EVIDENCE, **changes}, queue)
+    found = node_of({**EVIDENCE, **changes}, queue)
     assert (found.kind, found.job) == (kind, job) and found.why
     stale = changes.get("env_job") == "41"
     assert any("stale" in why for why in found.why) == stale
@@ -346,7 +348,7 @@ def test_where(changes: dict, queue, kind: str, job: str | None) -> None:
 
 def test_in_a_container() -> None:
     """Beside the kind, not instead of it."""
-    found = node.read({**EVIDENCE, "container": "/.dockerenv"}, ())
+    found = node_of({**EVIDENCE, "container": "/.dockerenv"}, ())
     assert found.container and found.kind == "login" and "/.dockerenv" in found.why[0]
 
 
@@ -357,11 +359,11 @@ def test_configuration_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     (tmp_path / "nodes.conf").write_text(f"NodeName={world.host()},n[1-2]\n")
     monkeypatch.setattr(world, "env", {"SLURM_CONF": str(tmp_path / "slurm.conf")})
-    assert node._in_config() == {"configured": True, "controller": False}
+    assert slurm_adapter._in_config() == {"configured": True, "controller": False}
     (tmp_path / "nodes.conf").write_text(f"NodeName=n[1-2]\nSlurmctldHost={world.host()}\n")
-    assert node._in_config() == {"configured": False, "controller": True}
+    assert slurm_adapter._in_config() == {"configured": False, "controller": True}
     monkeypatch.setattr(world, "env", {"SLURM_CONF": str(tmp_path / "none")})
-    assert node._in_config() == {"configured": None, "controller": None}
+    assert slurm_adapter._in_config() == {"configured": None, "controller": None}
 
 
 # The queue
@@ -424,7 +426,7 @@ def test_a_controller_that_is_slow_for_scontrol_only(cluster) -> None:
     """The jobs are known even where the site's process tracking is not."""
     cluster("exit 0", "/bin/sleep 60")
     seen = run.looks({"jobs": jobs.look}, 5)["jobs"]
-    assert seen["proctrack"] is None and jobs.read(seen) == ()
+    assert seen["said"]["proctrack"] is None and jobs.read(seen) == ()
 
 
 def test_no_squeue(cluster) -> None:
@@ -442,19 +444,19 @@ def test_process_tracking_is_remembered(cluster, tmp_path: Path, monkeypatch: py
     asked = tmp_path / "asked"
     cluster("exit 0", f"echo x >>{asked}; echo 'ProctrackType = proctrack/cgroup'")
     count = lambda: len(asked.read_text().split())  # noqa: E731
-    assert [jobs.proctrack(), jobs.proctrack(), count()] == ["cgroup", "cgroup", 1]
+    assert [slurm_adapter._proctrack(), slurm_adapter._proctrack(), count()] == ["cgroup", "cgroup", 1]
     os.utime(tmp_path / "slurm.conf", (1, 1))
-    assert [jobs.proctrack(), count()] == ["cgroup", 2]
+    assert [slurm_adapter._proctrack(), count()] == ["cgroup", 2]
     memory = tmp_path / "state" / "handwash" / "site"
     for damage in (b"", b"\xff", b"x\ny\n", b"a\nb\nc\n", b"x" * 10000):
         memory.write_bytes(damage)
-        assert jobs.proctrack() == "cgroup"
+        assert slurm_adapter._proctrack() == "cgroup"
     assert count() == 7
     monkeypatch.setattr(world, "now", lambda: time.time() + 2 * 86400)
-    assert [jobs.proctrack(), count()] == ["cgroup", 8]
+    assert [slurm_adapter._proctrack(), count()] == ["cgroup", 8]
     (tmp_path / "blocked").touch()
     cluster("exit 0", XDG_STATE_HOME=str(tmp_path / "blocked"))
-    assert [jobs.proctrack(), count()] == ["cgroup", 9]
+    assert [slurm_adapter._proctrack(), count()] == ["cgroup", 9]
 
 
 # Who is on a GPU
@@ -565,14 +567,14 @@ def test_the_gpus_of_a_heterogeneous_job() -> None:
         replace(one, id="421+0", number="421"),
     )
     salloc = {**EVIDENCE, "env_job": "42"}
-    assert node.read(salloc, rows).held == 3
-    assert node.read(salloc, (*rows, replace(one, id="42+2", number="44", gpus=None))).held is None
-    assert node.read(salloc, UNKNOWN).held is None and node.read(EVIDENCE, rows).held is None
+    assert node_of(salloc, rows).held == 3
+    assert node_of(salloc, (*rows, replace(one, id="42+2", number="44", gpus=None))).held is None
+    assert node_of(salloc, UNKNOWN).held is None and node_of(EVIDENCE, rows).held is None
 
 
 def test_the_gpus_of_a_job_by_the_numbers_of_the_node() -> None:
     """As Slurm names them; outside a job, or unreadable, none."""
     inside = {**EVIDENCE, "env_job": "42", "env_node": "n1", "env_gpus": "2,3"}
-    assert node.read(inside, LIVING).gpus == (2, 3)
-    assert node.read({**inside, "env_gpus": "gpu:a,²"}, LIVING).gpus == ()
-    assert node.read({**EVIDENCE, "env_gpus": "2"}, ()).gpus == ()
+    assert node_of(inside, LIVING).gpus == (2, 3)
+    assert node_of({**inside, "env_gpus": "gpu:a,²"}, LIVING).gpus == ()
+    assert node_of({**EVIDENCE, "env_gpus": "2"}, ()).gpus == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import answers, render, run, survey, world
+from handwash import answers, render, run, schedulers, survey, world
 from handwash.config import Config
 from handwash.cost import count, verdict, weigh
 from handwash.cost.script import SIZE_CAP
@@ -171,7 +171,7 @@ def _sources(deadline: float) -> Sources:
     def here() -> Here:
         if not seen:
             # The queue tells of the job that this shell is in: where there is none, it is not asked.
-            inside = bool(world.env.get("SLURM_JOB_ID")) or procfs.slurm_cgroup("self")[0] is not None
+            inside = schedulers.here().membership(procfs.groups("self"), world.env)[0] is not None
             seen.append(survey.take(left(), only=("node", "gpus", *(("jobs",) if inside else ()))))
         return Here(seen[0].node, seen[0].gpus, seen[0].jobs, seen[0].gpus_in_part)
 

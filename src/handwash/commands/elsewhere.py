@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import messages, paths, remarks, render, run, tell_clean
+from handwash import messages, paths, remarks, render, run, schedulers, tell_clean
 from handwash.config import Config
 from handwash.exits import Exit
 from handwash.frozen import frozen
@@ -310,6 +310,11 @@ def ask(seen: Survey, settings: Config, session: str | None) -> Elsewhere:
     found = Elsewhere(seen.node.job, None)
     if isinstance(seen.jobs, Unknown):
         found.why = seen.jobs.why
+        return found
+    if not schedulers.here().reaches_nodes:
+        if remarks.other_nodes(seen):
+            sentence = _("handwash cannot be started there by itself; log in there and type: handwash clean ({nodes})")
+            found.why = sentence.format(nodes=", ".join(remarks.other_nodes(seen)))
         return found
     parts = {node: job for job in remarks.components(seen) for node in job.nodes}
     parts = {node: parts[node] for node in remarks.other_nodes(seen)}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from handwash import giveback, judge, remarks, render, run, survey, tell, tell_clean, world
+from handwash import judge, remarks, render, run, schedulers, survey, tell, tell_clean, world
 from handwash.config import Config
 from handwash.frozen import frozen, replace
 from handwash.messages import _
 from handwash.model import Job, Judged, Process, Survey, Unknown
 from handwash.render import harmless
-from handwash.schedulers import slurm_launchers
+from handwash.schedulers import slurm_adapter
 from handwash.survey import procfs
 
 TYPE_CHECKING = False
@@ -123,11 +123,7 @@ def _is_sat_in(settings: Config, seen: Survey, job: Job) -> bool:
 
 def _steps(settings: Config, job: str) -> tuple[Step, ...]:
     """Raises CouldNotTell."""
-    try:
-        return slurm_launchers.parse_steps(run.run(slurm_launchers.steps_argv(job), settings.deadline), job)
-    except OSError as error:
-        sentence = _("The steps of job {job} could not be told: {said}")
-        raise run.CouldNotTell(sentence.format(job=job, said=f"scontrol: {error.strerror}")) from None
+    return schedulers.here().steps(job, settings.deadline)
 
 
 def _processes(settings: Config) -> tuple[Process, ...]:
@@ -153,20 +149,22 @@ def _cancel_job(settings: Config, seen: Survey, job: Job, end: Ending) -> None:
 
 def _cancel(settings: Config, name: str, job: str, step: str, numbers: tuple[str, ...], end: Ending) -> None:
     """`numbers`: those that the processes of the job have."""
-    gone = giveback.cancel(job, step)
+    here = schedulers.here()
     if step:
+        gone = slurm_adapter.cancel(job, step)
         sentence = {
             True: _("Step {step} has ended."),
             False: _("Step {step} still runs: squeue -s {step}"),
             None: _("Could not tell whether step {step} has ended: squeue -s {step}"),
         }[gone]
     else:
+        gone = here.cancel(job)
         sentence = {
             True: _("Job {job} has left the queue."),
-            False: _("Job {job} is still in the queue: squeue -j {job}"),
-            None: _("Could not tell whether job {job} has left the queue: squeue -j {job}"),
+            False: _("Job {job} is still in the queue: {line}"),
+            None: _("Could not tell whether job {job} has left the queue: {line}"),
         }[gone]
-    render.say(sentence.format(job=harmless(name), step=harmless(name)))
+    render.say(sentence.format(job=harmless(name), step=harmless(name), line=here.queue_line(harmless(name))))
     if not gone:
         return
     # What did not run below the job's own steps outlives it.

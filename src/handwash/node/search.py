@@ -6,7 +6,7 @@ import posix
 import time
 
 from handwash.node import traces
-from handwash.node.wire import job_and_step
+from handwash.node.wire import job_and_step, job_variables
 from handwash.teardown import end, identity, tree
 
 TYPE_CHECKING = False
@@ -62,8 +62,8 @@ class Search:
         ended while it went on and may have started another one, or just lost the parent that tells whose it is."""
         found = {pair for pair in self.seen if identity.same(*pair) is not None}
         found.update(tree.descendants(*(pid for pid, _began in found)))
-        job, step = job_and_step()
-        cookies = traces.with_cookie(self.orders.session, job)
+        _job, step = job_and_step()
+        cookies = traces.with_cookie(self.orders.session, job_variables())
         # Right before the signals: what forks itself anew is not there for long.
         marked = traces.with_mark(self.orders.mark())
         found.update(marked)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from handwash.node import kernel
 from handwash.teardown import identity, tree
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 def with_mark(mark: int) -> set[tuple[int, int]]:
     """Processes that descend from a marked one, whoever their parent is now and whatever became of their environment.
@@ -21,12 +25,13 @@ def with_mark(mark: int) -> set[tuple[int, int]]:
     return found
 
 
-def with_cookie(session: str, job: str) -> dict[tuple[int, int], str]:
+def with_cookie(session: str, own: Mapping[bytes, bytes]) -> dict[tuple[int, int], str]:
     """Processes of this user that were started with the session's cookie in their environment, and in no other job; the step
     that each of them names.
 
-    sbatch hands the whole environment on (sbatch(1), --export), so a job that was submitted from the session carries the
-    cookie too, with a job id of its own: that one lives on.
+    sbatch hands the whole environment on (sbatch(1), --export), qsub where it is told to (qsub(1B), -V), so a job that was
+    submitted from the session carries the cookie too, with a job id of its own: that one lives on. `own`: this process's
+    (`wire.job_variables`).
     """
     wanted = f"HANDWASH_SESSION={session}".encode()
     found = {}
@@ -35,8 +40,8 @@ def with_cookie(session: str, job: str) -> dict[tuple[int, int], str]:
         entries = data.split(b"\0") if data else []
         if wanted not in entries:
             continue
-        jobs = [entry[13:].decode("utf-8", "replace") for entry in entries if entry.startswith(b"SLURM_JOB_ID=")]
-        if any(other != job for other in jobs):
+        named = (entry.partition(b"=") for entry in entries)
+        if any(own.get(name, value) != value for name, _equals, value in named):
             continue
         began = identity.start_of(pid)
         if began is not None:

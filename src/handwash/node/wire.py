@@ -84,8 +84,13 @@ def variable(name: bytes) -> str:
 
 
 def job_and_step() -> "tuple[str, str]":
-    """The ids in which this process runs; empty without a scheduler."""
-    return variable(b"SLURM_JOB_ID"), variable(b"SLURM_STEP_ID")
+    """The ids in which this process runs; empty without a scheduler, or without steps (PBS)."""
+    return variable(b"SLURM_JOB_ID") or variable(b"PBS_JOBID"), variable(b"SLURM_STEP_ID")
+
+
+def job_variables() -> "dict[bytes, bytes]":
+    """What tells of the job that this process is in, empty where it does not, by the variables of Slurm, PBS and LSF."""
+    return {name: posix.environ.get(name, b"") for name in (b"SLURM_JOB_ID", b"PBS_JOBID", b"LSB_JOBID")}
 
 
 def node_name() -> str:

@@ -270,6 +270,22 @@ def parse_proctrack(result: Result) -> str | None:
     return found["ProctrackType"].rpartition("/")[2] or None if found else None
 
 
+def job_in_groups(groups: bytes | None) -> tuple[str | None, str | None]:
+    """(job, step) out of a process's control groups, `…/job_42/step_0/…` in v1 and v2; (None, None) where it is in none.
+
+    From 26.05 a job's folder can be named by its SLUID, which is no job id: that gives (None, None) too.
+    """
+    if not groups or b"/job_" not in groups:
+        return None, None
+    for line in groups.decode("utf-8", "replace").splitlines():
+        parts = line.partition(":")[2].partition(":")[2].split("/")
+        for place, part in enumerate(parts):
+            if part.startswith("job_") and part[4:].isdigit():
+                following = parts[place + 1] if place + 1 < len(parts) else ""
+                return part[4:], following[5:] if following.startswith("step_") else None
+    return None, None
+
+
 def nodes_in_config(text: str) -> tuple[str, ...]:
     """Names and host names of the compute nodes in a slurm.conf (slurm.conf(5), "NODE CONFIGURATION"), DEFAULT left out."""
     names: list[str] = []

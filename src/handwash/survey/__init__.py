@@ -10,7 +10,7 @@ import os
 from handwash import run, world
 from handwash.accelerators import device_files, nvml
 from handwash.messages import _
-from handwash.model import Gpu, Process, Site, Survey, Unknown, Visibility
+from handwash.model import Gpu, Process, Survey, Unknown, Visibility
 from handwash.survey import gpus, jobs, node, processes, procfs
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", 
         jobs=queue,
         gpus=known,
         processes=found,
-        site=Site(proctrack=None if isinstance(answers["jobs"], Unknown) else answers["jobs"]["proctrack"]),
+        site=jobs.site(answers["jobs"]),
         session=world.env.get("HANDWASH_SESSION") or None,
         chain=_chain() + (() if isinstance(seen, Unknown) else tuple(seen["helpers"])),
         running_sessions=() if isinstance(seen, Unknown) else tuple(seen["running_sessions"]),

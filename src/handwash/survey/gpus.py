@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import patience, world
+from handwash import patience, schedulers, world
 from handwash.accelerators import device_files, nvml
 from handwash.messages import _
 from handwash.model import Gpu, GpuUse
@@ -93,11 +93,12 @@ def named_in(gpus: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict
     if not procfs.is_host_namespace():
         return [], {}
     boot = world.boot_time()
+    here = schedulers.here()
     owners = {pid: procfs.owner(pid) for pid in sorted({use[0] for gpu in gpus for use in gpu["uses"]})}
 
     def whole(named: tuple[int, int | None], unread: bool = False) -> dict[str, Any] | None:
         pid, uid = named
-        return None if uid is None else processes.describe(pid, uid, boot, unread)
+        return None if uid is None else processes.describe(pid, uid, boot, here, unread)
 
     rows = patience.each(tuple(owners.items()), whole, lambda named: whole(named, unread=True))
     described: list[dict[str, Any]] = []

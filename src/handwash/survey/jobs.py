@@ -1,47 +1,28 @@
-"""Which jobs are mine: one request to the scheduler, and the site's process tracking, asked once and remembered."""
+"""Which jobs are mine: the scheduler's answer, and what it tells of the site."""
 
 from __future__ import annotations
 
-from handwash import run, siteinfo, world
-from handwash.messages import _
-from handwash.model import Job
-from handwash.schedulers import slurm
+from handwash import run, schedulers
+from handwash.model import Job, Site, Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Union
 
 
 def look() -> dict[str, Any]:
-    """Squeue's answer as it came, and the process tracking. No scheduler at all is an answer: no jobs."""
-    argv = slurm.squeue_argv(world.uid())
-    if run.find(argv[0]) is None:
-        if siteinfo.config_file() is not None or world.env.get("SLURM_JOB_ID"):
-            raise run.CouldNotTell(
-                _("squeue is not on the PATH, though this is a Slurm cluster. Try `module load slurm`.")
-            )
-        return {"result": None, "proctrack": None}
-    # The deadline of the look ends this request too; its own limit is only a backstop.
-    result = run.run(argv, timeout=60)
-    answer = (result.code, result.out, result.err, result.timed_out, result.capped)
-    return {"result": answer, "proctrack": proctrack() if result.code == 0 and not result.err else None}
+    """The scheduler's answer as it came."""
+    return {"said": schedulers.here().ask()}
 
 
-def read(seen: dict[str, Any]) -> Any:
+def read(seen: dict[str, Any]) -> Union[tuple[Job, ...], Unknown]:
     """The jobs, or `Unknown` with the reason."""
-    from handwash.model import Unknown
-
-    if seen["result"] is None:
-        return ()
     try:
-        jobs: tuple[Job, ...] = slurm.parse_squeue(run.Result(*seen["result"]))
+        return schedulers.here().jobs(seen["said"])
     except run.CouldNotTell as reason:
         return Unknown(str(reason))
-    return jobs
 
 
-def proctrack() -> str | None:
-    """The site's process tracking, from the person's state folder or, at most once a day, from the controller."""
-    # The controller has just answered squeue; if it is slow now, the jobs must not wait for this.
-    known = siteinfo.ask(timeout=1)
-    return known["ProctrackType"].rpartition("/")[2] or None if known else None
+def site(seen: Union[dict[str, Any], Unknown]) -> Site:
+    """What the answer tells of the site's settings; nothing where there is none."""
+    return Site() if isinstance(seen, Unknown) else schedulers.here().site(seen["said"])

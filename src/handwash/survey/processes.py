@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import patience, world
+from handwash import patience, schedulers, world
 from handwash.accelerators import device_files
 from handwash.model import Process
 from handwash.srun import takes_code
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-_VARIABLES = (b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURMD_NODENAME", b"HANDWASH_SESSION")
+    from handwash.schedulers.base import Scheduler
+
 _INTERPRETERS = ("python", "perl", "ruby", "julia", "node", "Rscript", "bash", "sh", "zsh", "java", "torchrun")
 # A command line can have megabytes (execve(2), "Limits on size"); all of them together have to fit into an answer.
 _COMMAND_CAP = 4096
@@ -28,12 +29,19 @@ def look() -> list[dict[str, Any]]:
     """All processes of the person who asks, as plain data; the fields are those of `model.Process`."""
     uid = world.uid()
     boot = world.boot_time()
+    here = schedulers.here()
     mine = [pid for pid in procfs.pids() if procfs.owner(pid) == uid]
-    found = patience.each(mine, lambda pid: describe(pid, uid, boot), lambda pid: describe(pid, uid, boot, unread=True))
+    found = patience.each(
+        mine, lambda pid: describe(pid, uid, boot, here), lambda pid: describe(pid, uid, boot, here, unread=True)
+    )
     rows: dict[int, dict[str, Any]] = {row["pid"]: row for row in found if row is not None}
     # This look runs in a child of handwash, beside the other looks and what they start: none of that is the person's.
     for pid in [pid for pid in rows if _descends(pid, os.getppid(), rows)]:
         del rows[pid]
+    terminal = procfs.own_terminal() if here.waits_for_terminal else None
+    if terminal is not None:
+        for pid, row in rows.items():
+            row["on_terminal"] = procfs.has_open(pid, terminal)
     _by_record(rows)
     _by_ancestry(rows)
     return list(rows.values())
@@ -49,7 +57,7 @@ def _descends(pid: int, ancestor: int, rows: Mapping[int, Mapping[str, Any]]) ->
     return False
 
 
-def describe(pid: int, uid: int, boot: float, unread: bool = False) -> dict[str, Any] | None:
+def describe(pid: int, uid: int, boot: float, here: Scheduler, unread: bool = False) -> dict[str, Any] | None:
     """One process as plain data, of another person only what is public; None where it is gone, or a thread of the kernel.
 
     `unread`: without what is in its memory, the command line and the environment.
@@ -63,15 +71,9 @@ def describe(pid: int, uid: int, boot: float, unread: bool = False) -> dict[str,
     start_ticks = int(fields[19])
     words = [] if unread else procfs.arguments(pid)
     mine = uid == world.uid()
-    variables = procfs.environment(pid, _VARIABLES) if mine and not unread else {}
+    variables = procfs.environment(pid, (*here.variables, b"HANDWASH_SESSION")) if mine and not unread else {}
     devices = (device_files.devices_of(pid) or ()) if mine else ()
-    job, step = procfs.slurm_cgroup(pid)
-    by = "cgroup" if job else None
-    if job is None and variables.get("SLURM_JOB_ID"):
-        # Slurm names the node in every task and batch script; without it, it was started in a shell that salloc gave.
-        job, by = variables["SLURM_JOB_ID"], "environment" if "SLURMD_NODENAME" in variables else "allocation"
-    if step is None and by == "environment":
-        step = variables.get("SLURM_STEP_ID")
+    job, step, by = here.membership(procfs.groups(pid), variables)
     return {
         "pid": pid,
         "ppid": int(fields[1]),

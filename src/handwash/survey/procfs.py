@@ -52,21 +52,36 @@ def environment(pid: int, names: tuple[bytes, ...]) -> dict[str, str]:
     return found
 
 
-def slurm_cgroup(pid: int | str) -> tuple[str | None, str | None]:
-    """(job, step) out of a process's control group, `…/job_42/step_0/…` in v1 and v2; (None, None) where it is not in one.
+def groups(pid: int | str) -> bytes | None:
+    """The control groups of a process, as /proc/PID/cgroup has them (cgroups(7)); None where it cannot be read."""
+    return slurp(f"/proc/{pid}/cgroup")
 
-    From 26.05 a job's folder can be named by its SLUID, which is no job id: that gives (None, None) too.
+
+def own_terminal() -> str | None:
+    """The path of this process's controlling terminal, where that is a pseudo-terminal; None without one.
+
+    By the device number in /proc/PID/stat, whose minor part is in two pieces (proc(5)); pseudo-terminals have the majors 136 to
+    143 (Documentation/admin-guide/devices.txt).
     """
-    content = slurp(f"/proc/{pid}/cgroup")
-    if not content or b"/job_" not in content:
-        return None, None
-    for line in content.decode("utf-8", "replace").splitlines():
-        parts = line.partition(":")[2].partition(":")[2].split("/")
-        for place, part in enumerate(parts):
-            if part.startswith("job_") and part[4:].isdigit():
-                following = parts[place + 1] if place + 1 < len(parts) else ""
-                return part[4:], following[5:] if following.startswith("step_") else None
-    return None, None
+    stat = stat_fields(os.getpid())
+    number = int(stat[1][4]) if stat else 0
+    major, minor = (number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)
+    return f"/dev/pts/{(major - 136) * 256 + minor}" if 136 <= major <= 143 else None
+
+
+def has_open(pid: int, path: str) -> bool:
+    """Whether a process holds a file open; False too where its open files may not be seen."""
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    for name in names:
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{name}") == path:
+                return True
+        except OSError:
+            continue  # closed since
+    return False
 
 
 def pids() -> list[int]:

@@ -1,0 +1,83 @@
+"""The batch schedulers that handwash knows, a class for each (`base.Scheduler`), and which of them is here."""
+
+from __future__ import annotations
+
+import os
+
+from handwash import run, siteinfo, world
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from handwash.schedulers.base import Scheduler
+
+# By the setting `scheduler`: a name of ours, or the name of a module that the site has installed beside handwash.
+_wanted = ""
+_known: dict[str, Scheduler] = {}
+
+
+def choose(name: str) -> None:
+    """Takes this scheduler from now on, whatever there is to see: `slurm`, `pbs`, or a module's name. "": looks for it."""
+    global _wanted
+    _wanted = name
+
+
+def here() -> Scheduler:
+    """The scheduler of this host, by the setting, by the job that this shell is in, then by what is installed.
+
+    Where there is no sign of any it is Slurm, which knows best that it is not here. Where the setting names a module that
+    cannot be used, it is a scheduler of which nothing can be told.
+    """
+    return of(_wanted or _seen())
+
+
+def _seen() -> str:
+    env = world.env
+    # Inside a job, it. Slurm comes first: it can bring PBS's commands and variables along (its torque package).
+    if env.get("SLURM_JOB_ID"):
+        return "slurm"
+    if env.get("PBS_JOBID") and env.get("PBS_ENVIRONMENT"):
+        return "pbs"
+    if run.find("squeue") is not None or siteinfo.config_file() is not None:
+        return "slurm"
+    from handwash.schedulers import pbs_node
+
+    # Not by `qstat`, which Grid Engine and Slurm's own wrappers have too.
+    return "pbs" if os.access(pbs_node.config_path(env), os.R_OK) else "slurm"
+
+
+def of(name: str) -> Scheduler:
+    """The scheduler of a name: `slurm`, `pbs`, or a module's."""
+    if name not in _known:
+        _known[name] = _load(name)
+    return _known[name]
+
+
+def _load(name: str) -> Scheduler:
+    if name == "slurm":
+        from handwash.schedulers.slurm_adapter import Slurm
+
+        return Slurm()
+    if name == "pbs":
+        from handwash.schedulers.pbs_adapter import Pbs
+
+        return Pbs()
+    return _of_the_site(name)
+
+
+def _of_the_site(name: str) -> Scheduler:
+    """`SCHEDULER` of a module that is installed where handwash is. It is code of the site's: whatever it raises is told."""
+    from importlib import import_module
+
+    from handwash.messages import _
+    from handwash.schedulers.base import Scheduler, Unusable
+
+    world.add_site_packages()
+    try:
+        found = import_module(name).SCHEDULER
+    except Exception as error:
+        sentence = _("The module {name}, named by the setting scheduler, cannot be used: {said}.")
+        return Unusable(sentence.format(name=name, said=f"{type(error).__name__}: {error}"))
+    if not isinstance(found, Scheduler):
+        sentence = _("The module {name}, named by the setting scheduler, has no SCHEDULER that is a scheduler.")
+        return Unusable(sentence.format(name=name))
+    return found

@@ -26,6 +26,7 @@ FINISHED = b"qstat: 90.vm Job has finished, use -x or -H to obtain historical jo
         (answer("", b"qstat: Unknown Job Id 9.vm\n", 153), UNKNOWN),
         (answer("", b"", 153), UNKNOWN),
         (answer("", b"wrapper: 90.vm failed\n", 35), UNKNOWN),
+        (answer(record(), b"qstat: Unknown Job Id 90.vm\n", 153), UNKNOWN),
         (answer(record("91.vm")), UNKNOWN),
         (answer(record() + record("91.vm")), UNKNOWN),
         (answer(record(job_state="M")), UNKNOWN),
@@ -95,6 +96,7 @@ V1 = "9:name=systemd:/\n5:devices:/pbs_jobs.service/jobid/90.vm\n4:memory:/pbs_j
         ("0::/user.slice/user-1000.slice/user@1000.service/x.service/jobid/90.vm\n", None),
         ("0::/system.slice/slurmstepd.scope/job_90/step_0\n", None),
         ("0::/pbs_jobs.service/jobid\n", None),
+        ("0::/pbs_jobs.service/other/90.vm\n", None),
         ("0::/pbs_jobs.service/jobid/-x\n", None),
         ("", None),
     ],
@@ -150,21 +152,27 @@ def runs(text: str, err: bytes = b"") -> tuple:
     return pbs_accounting.parse_history(answer(text, err), "alice", NOW)
 
 
-OVER = {"obittime": "Mon Nov 30 15:59:20 2026", "resources_used__walltime": "00:01:00", "job_state": "F"}
+OVER = {"obittime": "Mon Nov 30 15:59:20 2026", "resources_used__walltime": "00:00:55", "job_state": "F"}
 
 
 def test_a_finished_run() -> None:
     """From its start to its obituary; the time that PBS counted, without the rest of it."""
     (run,) = runs(record(Exit_status="0", **OVER))
     assert (run.id, run.number, run.state, run.by, run.gpus) == ("90.vm", "90.vm", "COMPLETED", "qstat", 3)
-    assert (run.started, run.ended, run.elapsed_s, run.suspended_s) == (NOW - 100, NOW - 40, 60, 0)
+    assert (run.started, run.ended, run.elapsed_s, run.suspended_s) == (NOW - 100, NOW - 40, 55, 0)
     assert not run.lost and not run.running
+
+
+def test_an_end_on_old_releases() -> None:
+    """Without an obituary's time, when its record last changed."""
+    row = record(**{**OVER, "obittime": None, "mtime": "Mon Nov 30 15:59:21 2026"})
+    assert [run.ended for run in runs(row)] == [NOW - 39]
 
 
 def test_a_suspension() -> None:
     """The time that is missing between a run's ends is one; some seconds of delay are none."""
     begun = {**OVER, "stime": "Mon Nov 30 15:00:00 2026"}
-    assert [run.suspended_s for run in runs(record(**begun))] == [59 * 60 + 20 - 60]
+    assert [run.suspended_s for run in runs(record(**begun))] == [59 * 60 + 20 - 55]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +194,7 @@ def test_what_never_ran() -> None:
     rows = (
         record("1.vm", job_state="Q", stime=None),
         record("2.vm", job_state="F", stime=None),
-        record("3[].vm", job_state="B"),
+        *(record("3[].vm", job_state=letter) for letter in "BF"),
         record("3[4].vm", job_state="Q"),
         record("5.vm", job_state="M"),
         record("6.vm", Job_Owner="bob@login1"),

@@ -49,6 +49,7 @@ def _run(record: Mapping[str, str], now: float) -> Run | None:
         return None
     started = pbs.parse_utc(record["stime"])
     used = pbs.parse_time(record.get("resources_used.walltime", ""))
+    # Before 22.05 there is no obittime.
     ended = pbs.parse_utc(record.get("obittime") or record.get("mtime", "")) if over else None
     elapsed = used if over else pbs.elapsed(record, now)
     if started is None or (elapsed is None and not over):

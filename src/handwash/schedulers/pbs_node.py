@@ -34,11 +34,11 @@ def config_path(env: Mapping[str, str]) -> str:
 
 
 def parse_config(text: str) -> Config:
-    """A pbs.conf as PBS reads it: `NAME=VALUE` lines, the last of a name counts, `#` begins a comment at a line's beginning."""
+    """A pbs.conf as PBS reads it: `NAME=VALUE` lines, of which the last counts. `#NAME=VALUE`, a comment, is no name."""
     found: dict[str, str] = {}
     for line in text.split("\n"):
         name, equals, value = line.strip().partition("=")
-        if equals and not name.startswith("#"):
+        if equals:
             found[name] = value
     exec_path = found.get("PBS_EXEC", "")
     return Config(
@@ -70,7 +70,7 @@ def job_in_cgroup(text: str) -> str | None:
     """
     for line in text.split("\n"):
         parts = line.partition(":")[2].partition(":")[2].split("/")
-        if len(parts) < 3 or parts[0]:
+        if len(parts) < 3:
             continue
         job = None
         if len(parts) > 3 and parts[1].endswith(".service") and parts[2] == "jobid":

@@ -2,4 +2,9 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.testbed.fixtures", "tests.testbed.driver.fixtures", "tests.testbed.no_skips"]
+pytest_plugins = [
+    "tests.testbed.fixtures",
+    "tests.testbed.driver.fixtures",
+    "tests.testbed.pbs",
+    "tests.testbed.no_skips",
+]

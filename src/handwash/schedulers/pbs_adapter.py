@@ -9,6 +9,7 @@ from handwash.messages import _
 from handwash.model import Job, Site
 from handwash.schedulers import pbs, pbs_job, pbs_node
 from handwash.schedulers.base import Place, Scheduler
+from handwash.schedulers.slurm_step import GONE, UNKNOWN
 from handwash.survey import procfs
 
 TYPE_CHECKING = False
@@ -86,7 +87,9 @@ class Pbs(Scheduler):
             kind = _kind_without_job(seen, why)
         return Place(kind, job, tuple(why), controller=seen["server"])
 
-    def membership(self, groups: bytes | None, variables: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
+    def membership(
+        self, groups: bytes | None, variables: Mapping[str, str]
+    ) -> tuple[str | None, str | None, str | None]:
         job = pbs_node.job_in_cgroup(_text(groups))
         if job is not None:
             return job, None, "cgroup"
@@ -98,10 +101,10 @@ class Pbs(Scheduler):
         limit = world.monotonic() + _PATIENCE_S
         while True:
             answer = pbs_job.parse_state(_ask(pbs_job.state_argv(job)), job)
-            if answer.word == pbs_job.GONE:
+            if answer.word == GONE:
                 return True
             if word == pbs_job.REFUSED or world.monotonic() >= limit:
-                return None if answer.word == pbs_job.UNKNOWN else False
+                return None if answer.word == UNKNOWN else False
             world.pause(_PAUSE_S)
 
     def cancel_line(self, job: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import run, siteinfo, world
+from handwash import siteinfo, world
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +37,12 @@ def _seen() -> str:
         return "slurm"
     if env.get("PBS_JOBID") and env.get("PBS_ENVIRONMENT"):
         return "pbs"
-    if run.find("squeue") is not None or siteinfo.config_file() is not None:
+    if siteinfo.config_file() is not None:
         return "slurm"
     from handwash.schedulers import pbs_node
 
-    # Not by `qstat`, which Grid Engine and Slurm's own wrappers have too.
+    # Not by `qstat`, which Grid Engine and Slurm's own wrappers have too. Slurm's commands alone say little: its package may
+    # be there for a cluster elsewhere. A Slurm without a file of its own (configless, from 20.02) has no pbs.conf beside it.
     return "pbs" if os.access(pbs_node.config_path(env), os.R_OK) else "slurm"
 
 

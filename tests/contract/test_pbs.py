@@ -60,6 +60,29 @@ def test_it_prints_as_recorded(pbs: Pbs, recording: str, wanted: dict[str, objec
         assert mine.get(name) == real.get(name), name
 
 
+# Printed by OpenPBS 23.06.06 for `qstat`.
+TABLE = """\
+Job id            Name             User              Time Use S Queue
+----------------  ---------------- ----------------  -------- - -----
+1.vm              run1             alice             00:00:00 R workq
+2.vm              big              alice                    0 Q workq
+3[].vm            arr              alice                    0 B workq
+4.vm              xxxxxxxxxxxxxxx  alice                    0 H workq
+5.vm              xxxxxxxxxxxxxxx* alice                    0 H workq
+"""
+
+
+def test_the_table(pbs: Pbs) -> None:
+    """The short form, byte by byte but for the numbers and the blanks at the end of a row."""
+    pbs.add("alice", name="run1")
+    pbs.add("alice", "Q", name="big")
+    pbs.add_array("R", "alice")
+    pbs.add("alice", "H", name="x" * 15)
+    pbs.add("alice", "H", name="x" * 16)
+    printed = ask(pbs, ["qstat"]).out.decode()
+    assert [line.rstrip() for line in printed.splitlines()] == TABLE.splitlines()
+
+
 def test_jobs(pbs: Pbs) -> None:
     """The person's own, by GPUs, limit and time, read from any time zone; a record of somebody else's is none of them."""
     assert jobs(pbs).jobs == ()

@@ -96,7 +96,7 @@ def with_subjobs(queue: Queue, subjobs: Queue) -> tuple[Job, ...]:
 
 
 def own_records(result: Result, user: str) -> list[dict[str, str]]:
-    """The records of one person in qstat's answer, each with its id and the four attributes that every job has.
+    """The records of one person in qstat's answer, each with its id and what every job has: owner, state, queue.
 
     The owner may have submitted from any host, so only the name counts. Raises CouldNotTell.
     """

@@ -86,7 +86,7 @@ def row(job: dict[str, Any]) -> str:
     attributes = job["attributes"]
     name = attributes["Job_Name"]
     name = name if len(name) < 16 else name[:15] + "*"
-    used = attributes.get("resources_used.cput", "00:00:00" if "stime" in attributes else "0")
+    used = attributes.get("resources_used.cput", "0")
     owner = attributes["Job_Owner"].partition("@")[0]
     return f"{job['id']:<17} {name:<16} {owner:<16}  {used:>8} {attributes['job_state']:>1} {attributes['queue']:<16}\n"
 

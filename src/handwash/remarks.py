@@ -74,8 +74,13 @@ def _is_attended_from(host: str, job: Job, survey: Survey) -> bool:
     # The controller calls its own host localhost (22.05).
     made_here = job.alloc_host.split(".")[0] in (host, "localhost")
     return any(
-        # PBS does not tell in which session a job was submitted: there any of these programs may wait for it.
-        (made_here and process.name in survey.site.holders and job.alloc_sid in (None, process.sid))
+        # PBS does not tell in which session a job was submitted: there any of these at a terminal may wait for it. qsub leaves
+        # one without a terminal behind, for two minutes (23.06).
+        (
+            made_here
+            and process.name in survey.site.holders
+            and (process.terminal != 0 if job.alloc_sid is None else process.sid == job.alloc_sid)
+        )
         or (process.job == job.number and process.attributed_by == "allocation")
         for process in survey.processes
         if process.state not in ("Z", "X")

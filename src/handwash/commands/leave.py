@@ -140,4 +140,6 @@ def _outermost() -> bool:
 
 
 def _job_of(pid: int) -> str | None:
-    return procfs.environment(pid, (b"SLURM_JOB_ID",)).get("SLURM_JOB_ID")
+    """The job that a process was started in, as the hooks tell it. PBS sets both variables in all of a job."""
+    found = procfs.environment(pid, (b"SLURM_JOB_ID", b"PBS_JOBID", b"PBS_ENVIRONMENT"))
+    return found.get("SLURM_JOB_ID") or (found.get("PBS_JOBID") if found.get("PBS_ENVIRONMENT") else None)

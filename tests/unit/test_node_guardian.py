@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posix
 import signal
 import socket
 import subprocess
@@ -57,6 +58,22 @@ def test_without_a_scheduler(started: list[subprocess.Popen[bytes]]) -> None:
     submitted = start(started, HANDWASH_SESSION=SESSION, SLURM_JOB_ID="43")
     assert wait_until(lambda: mine in {pid for pid, _began in with_cookie(SESSION, "")}, 5)
     assert submitted not in {pid for pid, _began in with_cookie(SESSION, "")}
+
+
+def test_a_job_that_qsub_handed_the_cookie_to(
+    monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
+) -> None:
+    """`qsub -V` is to PBS what sbatch is to Slurm; the session itself may be in a job of PBS's, too."""
+    cleared = start(started, HANDWASH_SESSION=SESSION)
+    mine = start(started, HANDWASH_SESSION=SESSION, PBS_JOBID="12.vm")
+    submitted = start(started, HANDWASH_SESSION=SESSION, PBS_JOBID="13.vm")
+
+    def found() -> set[int]:
+        return {pid for pid, _began in with_cookie(SESSION, "")} & {cleared, mine, submitted}
+
+    assert wait_until(lambda: found() == {cleared}, 5)
+    monkeypatch.setitem(posix.environ, b"PBS_JOBID", b"12.vm")
+    assert found() == {cleared, mine}
 
 
 def test_the_mark_goes_with_descent_alone(started: list[subprocess.Popen[bytes]]) -> None:

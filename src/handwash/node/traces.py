@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from handwash.node import kernel
+from handwash.node.wire import encode, variable
 from handwash.teardown import identity, tree
 
 
@@ -25,9 +26,10 @@ def with_cookie(session: str, job: str) -> dict[tuple[int, int], str]:
     """Processes of this user that were started with the session's cookie in their environment, and in no other job; the step
     that each of them names.
 
-    sbatch hands the whole environment on (sbatch(1), --export), so a job that was submitted from the session carries the
-    cookie too, with a job id of its own: that one lives on.
+    sbatch hands the whole environment on (sbatch(1), --export), and so does `qsub -V` of PBS: a job that was submitted from
+    the session carries the cookie too, with a job id of its own: that one lives on.
     """
+    own = {b"SLURM_JOB_ID=" + encode(job), b"PBS_JOBID=" + encode(variable(b"PBS_JOBID"))}
     wanted = f"HANDWASH_SESSION={session}".encode()
     found = {}
     for pid in tree.pids():
@@ -35,8 +37,7 @@ def with_cookie(session: str, job: str) -> dict[tuple[int, int], str]:
         entries = data.split(b"\0") if data else []
         if wanted not in entries:
             continue
-        jobs = [entry[13:].decode("utf-8", "replace") for entry in entries if entry.startswith(b"SLURM_JOB_ID=")]
-        if any(other != job for other in jobs):
+        if any(entry not in own for entry in entries if entry.startswith((b"SLURM_JOB_ID=", b"PBS_JOBID="))):
             continue
         began = identity.start_of(pid)
         if began is not None:

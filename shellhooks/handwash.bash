@@ -340,7 +340,7 @@ function __handwash_late_eof {
 # --- banner -----------------------------------------------------------------------------------------------------------
 
 # __handwash_say KEY VALUES…: a piece of the first line. The values may come from somebody else: no control character,
-# no unheard-of length.
+# no unheard-of length. Backslashes before the brackets: after `[^]` bash replaces nothing at all (4.2 to 5.2).
 function __handwash_say {
   \builtin local __handwash_format
   __handwash_text "$1"

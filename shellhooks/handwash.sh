@@ -367,7 +367,7 @@ fi
 # --- banner -----------------------------------------------------------------------------------------------------------
 
 # __handwash_safe TEXT: TEXT in `__handwash_text`, without control characters and of no unheard-of length: it may come
-# from somebody else.
+# from somebody else. Backslashes before the brackets: ksh93 ends a set that begins with `[!]` there.
 __handwash_safe() {
   __handwash_text=$1 __handwash_rest='????????????????????????????????????????'
   __handwash_rest=$__handwash_rest$__handwash_rest$__handwash_rest$__handwash_rest$__handwash_rest

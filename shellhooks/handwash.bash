@@ -126,12 +126,13 @@ if [[ ${__handwash_reading-} != "$$" ]]; then
 
   # Once per login and once per job. The mark is the host, the job, and the shell that showed the banner. A nested shell
   # has that one's terminal (tcsh keeps it as descriptor 15); a pane of tmux or screen, and a second terminal of the same
-  # job, need not.
-  __handwash_mark=${HOSTNAME-}:${SLURM_JOB_ID-}:$$
+  # job, need not. PBS sets both variables in all of a job; one alone is somebody's own.
+  __handwash_job=${SLURM_JOB_ID:-${PBS_ENVIRONMENT:+${PBS_JOBID-}}}
+  __handwash_mark=${HOSTNAME-}:$__handwash_job:$$
   case ${HANDWASH_BANNER-}:${HANDWASH_SHOWN-} in
     off:*) __handwash_mark= ;;
     *:"${__handwash_mark%:*}":*)
-      if [[ -n ${TMUX-}${STY-}${SLURM_JOB_ID-} || /proc/self/fd/0 -ef /proc/${HANDWASH_SHOWN##*:}/fd/0 ||
+      if [[ -n ${TMUX-}${STY-}$__handwash_job || /proc/self/fd/0 -ef /proc/${HANDWASH_SHOWN##*:}/fd/0 ||
         /proc/self/fd/0 -ef /proc/${HANDWASH_SHOWN##*:}/fd/15 ]]; then
         __handwash_mark=
       fi
@@ -339,12 +340,12 @@ function __handwash_late_eof {
 # --- banner -----------------------------------------------------------------------------------------------------------
 
 # __handwash_say KEY VALUES…: a piece of the first line. The values may come from somebody else: no control character,
-# no unheard-of length.
+# no unheard-of length. Backslashes before the brackets: after `[^]` bash replaces nothing at all (4.2 to 5.2).
 function __handwash_say {
   \builtin local __handwash_format
   __handwash_text "$1"
   \builtin shift
-  \builtin set -- "${@//[^[:alnum:]._:\/,+-]/?}"
+  \builtin set -- "${@//[^\]\[[:alnum:]._:\/,+-]/?}"
   # shellcheck disable=SC2059  # the format is one of ours
   \builtin printf "$__handwash_format" "$@" >&2
 }
@@ -354,8 +355,11 @@ function __handwash_greet {
   \builtin export HANDWASH_SHOWN="$__handwash_mark" 2>/dev/null || \builtin :
   \builtin set -- "${HOSTNAME-}"
   \builtin set -- "${1%%.*}"
-  if [[ -z ${SLURM_JOB_ID-} ]]; then
+  if [[ -z $__handwash_job ]]; then
     __handwash_say plain "$1"
+  elif [[ -z ${SLURM_JOB_ID-} ]]; then
+    # PBS has no shell of a job but on its compute node.
+    __handwash_say node "$1" "$__handwash_job" "$1"
   elif [[ -n ${SLURMD_NODENAME-} ]]; then
     __handwash_say node "$1" "$SLURM_JOB_ID" "$SLURMD_NODENAME"
   else

@@ -185,7 +185,8 @@ source $__handwash_hook:q __handwash_arm
 # --- banner -----------------------------------------------------------------------------------------------------------
 
 # Once per login and once per job. The mark is the host, the job, and the shell that showed the banner. A nested shell
-# has that one's terminal; a pane of tmux or screen, and a second terminal of the same job, need not.
+# has that one's terminal; a pane of tmux or screen, and a second terminal of the same job, need not. PBS sets both
+# variables in all of a job; one alone is somebody's own.
 if ($?HANDWASH_BANNER) then
   if ("$HANDWASH_BANNER" == off) goto __handwash_end
 endif
@@ -193,11 +194,16 @@ set __handwash_host __handwash_job
 if ($?HOST) then
   set __handwash_host = "$HOST"
 endif
+if ($?PBS_JOBID && $?PBS_ENVIRONMENT) then
+  if ("$PBS_ENVIRONMENT" != "") set __handwash_job = "$PBS_JOBID"
+endif
 if ($?SLURM_JOB_ID) then
-  set __handwash_job = "$SLURM_JOB_ID"
+  if ("$SLURM_JOB_ID" != "") set __handwash_job = "$SLURM_JOB_ID"
 endif
 if ($?HANDWASH_SHOWN) then
-  if ("$HANDWASH_SHOWN" =~ "${__handwash_host}:${__handwash_job}:"*) then
+  # The brackets of an array's job would be a pattern, in quotes too.
+  set __handwash_text = "${__handwash_host}:${__handwash_job}:"
+  if ("$HANDWASH_SHOWN:as/[/(/:as/]/)/" =~ "$__handwash_text:as/[/(/:as/]/)/"*) then
     if ($?TMUX || $?STY || "$__handwash_job" != "") goto __handwash_end
     set __handwash_text = "$HANDWASH_SHOWN:as/:/ /"
     set __handwash_text = ($__handwash_text)
@@ -210,10 +216,7 @@ setenv HANDWASH_SHOWN "${__handwash_host}:${__handwash_job}:$$"
 
 # The first line, said before any program starts. Its values may come from somebody else: one with anything unheard-of in
 # it, or of unheard-of length, is not shown.
-set __handwash_node __handwash_cards __handwash_wanted
-if ($?SLURMD_NODENAME) then
-  set __handwash_node = "$SLURMD_NODENAME"
-endif
+set __handwash_cards __handwash_wanted
 if ($?CUDA_VISIBLE_DEVICES) then
   set __handwash_cards = "$CUDA_VISIBLE_DEVICES"
 endif
@@ -223,8 +226,17 @@ if ($?SLURM_GPUS) then
 endif
 set __handwash_host = ($__handwash_host:as/./ /)
 set __handwash_host = "$__handwash_host[1]"
+# PBS has no shell of a job but on its compute node.
+set __handwash_node = "$__handwash_host"
+if ($?SLURM_JOB_ID) then
+  if ("$SLURM_JOB_ID" != "") set __handwash_node
+  if ("$SLURM_JOB_ID" != "" && $?SLURMD_NODENAME) then
+    set __handwash_node = "$SLURMD_NODENAME"
+  endif
+endif
 if ("$__handwash_host" =~ *[^0-9A-Za-z._:/,+-]*) set __handwash_host = '?'
-if ("$__handwash_job" =~ *[^0-9A-Za-z._:/,+-]* || "$__handwash_job:q" =~ ????????????????????*) set __handwash_job = '?'
+# The brackets of an array's job, which no set of characters can name here, are taken out first.
+if ("$__handwash_job:as/[//:as/]//" =~ *[^0-9A-Za-z._:/,+-]* || ${%__handwash_job} > 200) set __handwash_job = '?'
 if ("$__handwash_node" =~ *[^0-9A-Za-z._:/,+-]*) set __handwash_node = '?'
 if ("$__handwash_cards" =~ *[^0-9A-Za-z._:/,+-]*) set __handwash_cards = '?'
 if ("$__handwash_wanted" =~ *[^0-9A-Za-z._:/,+-]*) set __handwash_wanted = '?'

@@ -69,10 +69,13 @@ function __handwash_start
     end
 
     # Once per login and once per job. The mark is the host, the job, and the shell that showed the banner. A pane of tmux or
-    # screen, and a second terminal of the same job, need not have that one's terminal.
+    # screen, and a second terminal of the same job, need not have that one's terminal. PBS sets both variables in all of
+    # a job; one alone is somebody's own.
     test "$HANDWASH_BANNER" != off; or return 0
-    string match -q -- "$hostname:$SLURM_JOB_ID:*" "$HANDWASH_SHOWN"; and test -n "$TMUX$STY$SLURM_JOB_ID"; and return 0
-    __handwash_load; and __handwash_greet
+    set -l job "$SLURM_JOB_ID"
+    test -z "$job" -a -n "$PBS_ENVIRONMENT"; and set job "$PBS_JOBID"
+    string match -q -- "$hostname:$job:*" "$HANDWASH_SHOWN"; and test -n "$TMUX$STY$job"; and return 0
+    __handwash_load; and __handwash_greet "$job"
     return 0
 end
 

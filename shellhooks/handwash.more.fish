@@ -226,25 +226,28 @@ end
 # __handwash_say KEY VALUES…: a piece of the first line. The values may come from somebody else: no control character, no
 # unheard-of length.
 function __handwash_say
-    builtin printf (__handwash_text $argv[1]) (string replace -ar '[^\pL\pN._:/,+-]' '?' -- $argv[2..-1]) >&2
+    builtin printf (__handwash_text $argv[1]) (string replace -ar '[^\pL\pN._:/,+\[\]-]' '?' -- $argv[2..-1]) >&2
 end
 
-# The first line, said before any program starts, then `handwash banner`. A nested shell, on the terminal of the one that
-# showed it, is quiet; tcsh keeps it as descriptor 15.
-function __handwash_greet
-    if string match -q -- "$hostname:$SLURM_JOB_ID:*" "$HANDWASH_SHOWN"
+# __handwash_greet JOB: the first line, said before any program starts, then `handwash banner`. A nested shell, on the
+# terminal of the one that showed it, is quiet; tcsh keeps it as descriptor 15.
+function __handwash_greet -a job
+    if string match -q -- "$hostname:$job:*" "$HANDWASH_SHOWN"
         for terminal in /proc/(string replace -r '.*:' '' -- $HANDWASH_SHOWN)/fd/{0,15}
             test -e $terminal; and test (builtin realpath $terminal) = (builtin realpath /proc/self/fd/0); and return 0
         end
     end
-    set -gx HANDWASH_SHOWN "$hostname:$SLURM_JOB_ID:$fish_pid"
+    set -gx HANDWASH_SHOWN "$hostname:$job:$fish_pid"
     set -l host (string replace -r '\..*' '' -- "$hostname")
-    if test -z "$SLURM_JOB_ID"
+    if test -z "$job"
         __handwash_say plain $host
+    else if test -z "$SLURM_JOB_ID"
+        # PBS has no shell of a job but on its compute node.
+        __handwash_say node $host "$job" $host
     else if test -n "$SLURMD_NODENAME"
-        __handwash_say node $host "$SLURM_JOB_ID" "$SLURMD_NODENAME"
+        __handwash_say node $host "$job" "$SLURMD_NODENAME"
     else
-        __handwash_say allocation $host "$SLURM_JOB_ID"
+        __handwash_say allocation $host "$job"
         # salloc(1): only where it was asked with --gpus; the banner below knows how many the job holds.
         test -z "$SLURM_GPUS"; or __handwash_say asked "$SLURM_GPUS"
     end

@@ -84,12 +84,13 @@ if [[ ${__handwash_loaded-} != "$$" ]]; then
 
   # Once per login and once per job. The mark is the host, the job, and the shell that showed the banner. A nested shell
   # has that one's terminal (tcsh keeps it as descriptor 15); a pane of tmux or screen, and a second terminal of the same
-  # job, need not.
-  __handwash_mark=${HOST-}:${SLURM_JOB_ID-}:$$
+  # job, need not. PBS sets both variables in all of a job; one alone is somebody's own.
+  __handwash_job=${SLURM_JOB_ID:-${PBS_ENVIRONMENT:+${PBS_JOBID-}}}
+  __handwash_mark=${HOST-}:$__handwash_job:$$
   case ${HANDWASH_BANNER-}:${HANDWASH_SHOWN-} in
     off:*) __handwash_mark= ;;
     *:"${__handwash_mark%:*}":*)
-      if [[ -n ${TMUX-}${STY-}${SLURM_JOB_ID-} || /proc/self/fd/0 -ef /proc/${HANDWASH_SHOWN##*:}/fd/0 ||
+      if [[ -n ${TMUX-}${STY-}$__handwash_job || /proc/self/fd/0 -ef /proc/${HANDWASH_SHOWN##*:}/fd/0 ||
         /proc/self/fd/0 -ef /proc/${HANDWASH_SHOWN##*:}/fd/15 ]]; then
         __handwash_mark=
       fi
@@ -282,15 +283,18 @@ function __handwash_say {
   local __handwash_format
   __handwash_text "$1"
   builtin shift
-  builtin printf "$__handwash_format" "${@//[^[:alnum:]._:\/,+-]/?}" >&2
+  builtin printf "$__handwash_format" "${@//[^\]\[[:alnum:]._:\/,+-]/?}" >&2
 }
 
 # The first line, said before any program starts, then `handwash banner`.
 function __handwash_greet {
   [[ ${(t)HANDWASH_SHOWN} == *readonly* ]] || builtin typeset -gx HANDWASH_SHOWN=$__handwash_mark
   local __handwash_host=${${HOST-}%%.*}
-  if [[ -z ${SLURM_JOB_ID-} ]]; then
+  if [[ -z $__handwash_job ]]; then
     __handwash_say plain "$__handwash_host"
+  elif [[ -z ${SLURM_JOB_ID-} ]]; then
+    # PBS has no shell of a job but on its compute node.
+    __handwash_say node "$__handwash_host" "$__handwash_job" "$__handwash_host"
   elif [[ -n ${SLURMD_NODENAME-} ]]; then
     __handwash_say node "$__handwash_host" "$SLURM_JOB_ID" "$SLURMD_NODENAME"
   else

@@ -367,7 +367,7 @@ fi
 # --- banner -----------------------------------------------------------------------------------------------------------
 
 # __handwash_safe TEXT: TEXT in `__handwash_text`, without control characters and of no unheard-of length: it may come
-# from somebody else.
+# from somebody else. Backslashes before the brackets: ksh93 ends a set that begins with `[!]` there.
 __handwash_safe() {
   __handwash_text=$1 __handwash_rest='????????????????????????????????????????'
   __handwash_rest=$__handwash_rest$__handwash_rest$__handwash_rest$__handwash_rest$__handwash_rest
@@ -376,9 +376,9 @@ __handwash_safe() {
   case $__handwash_rest in "$__handwash_text") ;; *) __handwash_text=${__handwash_text%"$__handwash_rest"} ;; esac
   while \:; do
     case $__handwash_text in
-      *[!0-9A-Za-z._:/,+?-]*)
-        __handwash_rest=${__handwash_text#*[!0-9A-Za-z._:/,+?-]}
-        __handwash_text="${__handwash_text%%[!0-9A-Za-z._:/,+?-]*}?$__handwash_rest"
+      *[!\]\[0-9A-Za-z._:/,+?-]*)
+        __handwash_rest=${__handwash_text#*[!\]\[0-9A-Za-z._:/,+?-]}
+        __handwash_text="${__handwash_text%%[!\]\[0-9A-Za-z._:/,+?-]*}?$__handwash_rest"
         ;;
       *) \return 0 ;;
     esac
@@ -387,13 +387,15 @@ __handwash_safe() {
 
 # The first line, said before any program starts, then `handwash banner`.
 __handwash_greet() {
-  __handwash_export HANDWASH_SHOWN="$__handwash_host:${SLURM_JOB_ID-}:$$"
+  __handwash_export HANDWASH_SHOWN="$__handwash_host:$__handwash_job:$$"
   __handwash_safe "${__handwash_host%%.*}"
   __handwash_host=$__handwash_text
-  __handwash_safe "${SLURM_JOB_ID-}"
+  __handwash_safe "$__handwash_job"
   __handwash_job=$__handwash_text
   __handwash_safe "${SLURMD_NODENAME-}"
   __handwash_node=$__handwash_text
+  # PBS has no shell of a job but on its compute node.
+  \command test -n "${SLURM_JOB_ID-}" || __handwash_node=$__handwash_host
   # salloc(1): only where it was asked with --gpus; the banner below knows how many the job holds.
   __handwash_safe "${SLURM_GPUS-}"
   __handwash_cards=$__handwash_text
@@ -438,14 +440,15 @@ __handwash_banner() {
 
 # Once per login and once per job. The mark is the host, the job, and the shell that showed the banner. A nested shell
 # has that one's terminal (tcsh keeps it as descriptor 15); a pane of tmux or screen, and a second terminal of the same
-# job, need not.
+# job, need not. PBS sets both variables in all of a job; one alone is somebody's own.
 __handwash_due() {
+  __handwash_job=${SLURM_JOB_ID:-${PBS_ENVIRONMENT:+${PBS_JOBID-}}}
   __handwash_host=
   \command read -r __handwash_host </proc/sys/kernel/hostname || \:
   case ${HANDWASH_BANNER-}:${HANDWASH_SHOWN-} in
     off:*) \return 1 ;;
-    *:"$__handwash_host:${SLURM_JOB_ID-}":*)
-      \command test -z "${TMUX-}${STY-}${SLURM_JOB_ID-}" || \return 1
+    *:"$__handwash_host:$__handwash_job":*)
+      \command test -z "${TMUX-}${STY-}$__handwash_job" || \return 1
       \command test /proc/self/fd/0 -ef "/proc/${HANDWASH_SHOWN##*:}/fd/0" && \return 1
       \command test /proc/self/fd/0 -ef "/proc/${HANDWASH_SHOWN##*:}/fd/15" && \return 1
       ;;

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Callable
 
+import pexpect
 import pytest
-from tests.contract.test_front_door import World, lives, until
+from tests.contract.test_front_door import HANDWASH, World, lives, until
 from tests.contract.test_front_door import world as world
 from tests.testbed.driver.fake import GIB, FakeDriver
 
@@ -67,17 +71,58 @@ def test_all_is_told_and_clean(world: World, fake_driver: FakeDriver) -> None:
     assert world.run("leave", "exit", env=env) == (0, "", "")
 
 
-def test_left_over_and_not_told(world: World) -> None:
-    """What was found is held against the person as ever, with what could not be told below it."""
-    world.script("squeue", "exit 1")
-    # Of a safe-srun session that is over, on the login node: no answer of the queue can make that a living job's.
+@contextmanager
+def left_over() -> Iterator[int]:
+    """Of a safe-srun session that is over, on the login node: no answer of the queue can make that a living job's."""
     with subprocess.Popen(
         ["/bin/sleep", "60"], stdin=subprocess.DEVNULL, start_new_session=True,
         env={"HANDWASH_SESSION": "20200101-000000-0123456789ab"},
     ) as sleeper:  # fmt: skip
         try:
-            code, _out, err = world.run("leave", "exit", env={"HANDWASH_ON_EXIT": "warn"})
+            yield sleeper.pid
         finally:
             sleeper.kill()
-    assert code == 0 and "handwash: before you leave " in err and f"\n{sleeper.pid} " in err.replace("\n ", "\n")
+
+
+def test_left_over_and_not_told(world: World) -> None:
+    """What was found is held against the person as ever, with what could not be told below it."""
+    world.script("squeue", "exit 1")
+    with left_over() as pid:
+        code, _out, err = world.run("leave", "exit", env={"HANDWASH_ON_EXIT": "warn"})
+    assert code == 0 and "handwash: before you leave " in err and f"\n{pid} " in err.replace("\n ", "\n")
     assert err.rstrip().endswith("squeue failed (exit code 1): no reason given"), err
+
+
+SLURM = "SLURM_JOB_ID=42"
+PBS = "PBS_ENVIRONMENT=PBS_INTERACTIVE PBS_JOBID=12.vm"
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "last"),
+    [
+        ("", "", False),
+        ("", SLURM, True),
+        (SLURM, "", False),
+        (SLURM, "SLURM_JOB_ID=43", True),
+        ("", PBS, True),
+        (PBS, "", False),
+        (PBS, "PBS_JOBID=13.vm", True),
+        (PBS, SLURM, True),
+        ("", "PBS_JOBID=12.vm", False),
+        (SLURM, PBS, False),
+    ],
+)
+def test_a_shell_within_another_one_of_its_terminal_and_job(world: World, outer: str, inner: str, last: bool) -> None:
+    """Nothing is asked there; the shell of another job than that of the one above it is the last of its job.
+
+    `inner`: what its environment has beside, or in place of, that of the outer one.
+    """
+    # The last command of a shell could take the shell's place.
+    asking = f"env {inner} bash -c {shlex.quote(shlex.join([*HANDWASH, 'leave', 'exit']) + '; :')}; :"
+    env = {**world.env, "PATH": f"{world.bin}:/usr/bin:/bin", "HANDWASH_ON_EXIT": "warn", "TERM": "dumb"}
+    with left_over() as pid:
+        child = pexpect.spawn("env", [*outer.split(), "bash", "-c", asking], env=env, encoding="utf-8", timeout=20)
+        said = child.read()
+        child.close()
+    assert child.exitstatus == 0
+    assert (str(pid) in said.split(), said != "") == (last, last), said

@@ -6,8 +6,10 @@ import shlex
 from pathlib import Path
 
 import pytest
+from tests.shells.first_lines import IN_PBS
 from tests.shells.terminal import KINDS, Person
 
+IN_SLURM = {"SLURM_JOB_ID": "42"}
 EVERY = pytest.mark.parametrize("somebody", list(KINDS), indirect=True)
 
 
@@ -34,22 +36,36 @@ def test_once_per_login_and_once_per_job(somebody: Person, tmp_path: Path) -> No
         assert "handwash" not in terminal.run(program(tmp_path / "bin", other)), name
         terminal.run("exit")
     own = inner[somebody.kind.name]
-    terminal.greeted = False
-    assert "job 42" in terminal.run(program(tmp_path / "bin", own, SLURM_JOB_ID="42"))
-    terminal.greeted = False
-    assert "handwash" not in terminal.run(program(tmp_path / "bin", own))
+    for job, variables in (("42", IN_SLURM), ("12[3].vm", IN_PBS)):
+        terminal.greeted = False
+        assert f"job {job}," in terminal.run(program(tmp_path / "bin", own, **variables))
+        terminal.greeted = False
+        assert "handwash" not in terminal.run(program(tmp_path / "bin", own))
+        terminal.run("exit")
+        terminal.run("exit")
 
 
 @EVERY
 def test_a_second_terminal_that_inherits_the_mark(somebody: Person) -> None:
     somebody.env.update(HANDWASH_BANNER="line", HANDWASH_ON_EXIT="off")
-    for job in ("", "42"):
-        first = somebody.shell(SLURM_JOB_ID=job)
+    for job in ({}, IN_SLURM, IN_PBS):
+        first = somebody.shell(**job)
         assert first.greeting.count("handwash: ") == 1
         mark = first.run("printenv HANDWASH_SHOWN").strip()
-        second = somebody.shell(SLURM_JOB_ID=job, HANDWASH_SHOWN=mark)
+        second = somebody.shell(**job, HANDWASH_SHOWN=mark)
         assert second.greeting.count("handwash: ") == (0 if job else 1), "a job's is shown once, whatever the terminal"
-        assert "handwash" not in somebody.shell(SLURM_JOB_ID=job, HANDWASH_SHOWN=mark, TMUX="x").greeting
+        assert "handwash" not in somebody.shell(**job, HANDWASH_SHOWN=mark, TMUX="x").greeting
+
+
+@EVERY
+def test_a_job_with_the_environment_of_the_shell_that_submitted_it(somebody: Person) -> None:
+    """As `qsub -V` hands it on, tmux and mark and all, to a shell on the same host; and from that job to the next."""
+    somebody.env.update(HANDWASH_BANNER="line", HANDWASH_ON_EXIT="off", TMUX="x")
+    for job in ({}, IN_PBS, {**IN_PBS, "PBS_JOBID": "12[4].vm"}, {**IN_PBS, "PBS_JOBID": "13.vm"}):
+        terminal = somebody.opens(somebody.kind.login, **job)
+        assert terminal.greeting.count("handwash: ") == 1
+        assert job.get("PBS_JOBID", "no job in this shell") in terminal.greeting
+        somebody.env["HANDWASH_SHOWN"] = terminal.run("printenv HANDWASH_SHOWN").strip()
 
 
 @EVERY

@@ -53,7 +53,7 @@ def test_first_line_then_the_program_with_its_output_on_stderr(somebody: Person)
         ({"HANDWASH_LANG": "zh", "SLURM_JOB_ID": "7"}, "handwash：HOST：作业 7 的分配 shell，仍在这台机器上"),
         (
             {"SLURM_JOB_ID": "4\x1b[31m2", "SLURMD_NODENAME": "%s%n\x07", "CUDA_VISIBLE_DEVICES": "\x9b1m"},
-            "handwash: HOST: in job 4??31m2, on its compute node ?s?n?; CUDA_VISIBLE_DEVICES=?1m",
+            "handwash: HOST: in job 4?[31m2, on its compute node ?s?n?; CUDA_VISIBLE_DEVICES=?1m",
         ),
     ],
 )

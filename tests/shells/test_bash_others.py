@@ -21,7 +21,7 @@ STRICT = [
     "IFS=handwsx0123456789:/",
     "IFS=",
     "readonly IFS",
-    "readonly PATH LANG LC_ALL HOSTNAME TERM SLURM_JOB_ID status i x",
+    "readonly PATH LANG LC_ALL HOSTNAME TERM SLURM_JOB_ID PBS_JOBID PBS_ENVIRONMENT status i x",
     "export LD_LIBRARY_PATH=/nowhere LD_PRELOAD=; readonly LD_LIBRARY_PATH LD_PRELOAD",
     "readonly HANDWASH_SHOWN=mine REPLY=mine",
     "unset HOSTNAME BASHPID SECONDS 2>/dev/null",

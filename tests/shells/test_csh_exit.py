@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from tests.shells.first_lines import FIRST_LINES
+from tests.shells.first_lines import FIRST_LINES, IN_PBS
 from tests.shells.terminal import REPO, Person, Terminal, stopped_job, until
 
 pytestmark = pytest.mark.parametrize("somebody", ["tcsh"], indirect=True)
@@ -269,6 +269,8 @@ def test_the_whole_hook_works_under_every_option(somebody: Person, option: str) 
             {"SLURM_JOB_ID": "4\x1b[31m2", "SLURMD_NODENAME": "%s%n\x07!`$x*"},
             "handwash: HOST: in job ?, on its compute node ?",
         ),
+        ({**IN_PBS, "PBS_JOBID": "12[!`$x*"}, "handwash: HOST: in job ?, on its compute node HOST"),
+        ({**IN_PBS, "PBS_JOBID": "9" * 201}, "handwash: HOST: in job ?, on its compute node HOST"),
     ],
 )
 def test_the_first_line_says_what_the_shell_knows(somebody: Person, env: dict[str, str], line: str) -> None:

@@ -177,7 +177,7 @@ def test_nothing_runs_at_a_prompt_and_nothing_is_started(somebody: Person) -> No
         ),
         (
             {"SLURM_JOB_ID": "4\x1b[31m2", "SLURMD_NODENAME": "%s%n\x07", "CUDA_VISIBLE_DEVICES": "\x9b1m"},
-            "handwash: HOST: in job 4??31m2, on its compute node ?s?n?; CUDA_VISIBLE_DEVICES=?1m",
+            "handwash: HOST: in job 4?[31m2, on its compute node ?s?n?; CUDA_VISIBLE_DEVICES=?1m",
         ),
         ({"SLURM_JOB_ID": "-e"}, "handwash: HOST: allocation shell of job -e, still on this machine"),
     ],

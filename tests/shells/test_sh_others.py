@@ -23,7 +23,7 @@ OPTIONS = [
     "IFS=handwsx0123456789:/",
     "IFS=",
     "readonly IFS",
-    "readonly PATH LANG TERM SLURM_JOB_ID status i x",
+    "readonly PATH LANG TERM SLURM_JOB_ID PBS_JOBID PBS_ENVIRONMENT status i x",
     "LD_LIBRARY_PATH=/nowhere; export LD_LIBRARY_PATH; readonly LD_LIBRARY_PATH LD_PRELOAD",
     "readonly HANDWASH_SHOWN=mine REPLY=mine",
     "alias rm='rm -i' cat='cat -n' grep='grep --color' jobs='jobs -l' command='echo COMMAND' trap='echo T'",
@@ -118,7 +118,7 @@ def test_a_persons_trap_alias_is_given_back(somebody: Person) -> None:
         ({"HANDWASH_LANG": "zh", "SLURM_JOB_ID": "7"}, "handwash：HOST：作业 7 的分配 shell，仍在这台机器上"),
         (
             {"SLURM_JOB_ID": "4\x1b[31m2", "SLURMD_NODENAME": "%s%n\x07", "CUDA_VISIBLE_DEVICES": "9" * 5000},
-            f"handwash: HOST: in job 4??31m2, on its compute node ?s?n?; CUDA_VISIBLE_DEVICES={'9' * 200}",
+            f"handwash: HOST: in job 4?[31m2, on its compute node ?s?n?; CUDA_VISIBLE_DEVICES={'9' * 200}",
         ),
     ],
 )

@@ -36,7 +36,7 @@ STRICT = [
     "setopt check_jobs check_running_jobs no_hup long_list_jobs no_bg_nice",
     "IFS=handwsx0123456789:/",
     "IFS=",
-    "readonly PATH LANG LC_ALL HOST TERM SLURM_JOB_ID",
+    "readonly PATH LANG LC_ALL HOST TERM SLURM_JOB_ID PBS_JOBID PBS_ENVIRONMENT",
     "export LD_LIBRARY_PATH=/nowhere LD_PRELOAD=; readonly LD_LIBRARY_PATH LD_PRELOAD",
     "typeset -T LD_LIBRARY_PATH ld_library_path; ld_library_path=(/nowhere /else); export LD_LIBRARY_PATH",
     "typeset -r REPLY=mine reply=mine MATCH=mine match=mine",
@@ -322,7 +322,7 @@ def test_the_mark_is_the_only_export(somebody: Person) -> None:
         ({"LC_ALL": "C", "HANDWASH_LANG": "zh"}, "handwash：HOST：此 shell 不在任何作业里"),
         (
             {"SLURM_JOB_ID": "4\x1b[31m2", "SLURMD_NODENAME": "%s%n\x07", "CUDA_VISIBLE_DEVICES": "\x9b1m"},
-            "handwash: HOST: in job 4??31m2, on its compute node ?s?n?; CUDA_VISIBLE_DEVICES=?1m",
+            "handwash: HOST: in job 4?[31m2, on its compute node ?s?n?; CUDA_VISIBLE_DEVICES=?1m",
         ),
     ],
 )

@@ -479,7 +479,7 @@ def test_what_a_server_adds():
 
     given = with_server("resources_default.ngpus = 2")
     found = cost("qsub -- /bin/a", here=given)
-    assert bounds(found) == (verdict.YES, 2, 2 * H, 4) and "the server gives it ngpus=2" in " ".join(found.why)
+    assert bounds(found) == (verdict.YES, 2, 2 * H, 4) and "The server gives it ngpus=2" in " ".join(found.why)
     # The chunks count: where they ask for some, those; where for none, the server notes its own for the job as a whole.
     assert bounds(cost("qsub -l select=1:ngpus=1 -- /bin/a", here=given)) == (verdict.YES, 1, 2 * H, 2)
     assert bounds(cost("qsub -l select=1 -- /bin/a", here=given)) == (verdict.YES, 2, 2 * H, 4)

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 @frozen
 class _InQueue:
-    """The job as one queue would have it. `filled`: its resources by name; `by`: whose default each is, "" for its own;
-    `defaults`: those of the queue and of the server; `hosts`: on which it may run, None where that could not be told."""
+    """The job as one queue would have it. `filled`: its resources by name; `by`: of a default the queue whose it is, "" for the
+    server's; `defaults`: those of queue and server; `hosts`: on which it may run, None where that could not be told.
+    """
 
     queue: str
     filled: Mapping[str, str]
@@ -67,7 +68,7 @@ def _places(asked: Asked, site: Server, unknown: list[str]) -> list[_InQueue]:
     names = site if isinstance(site, Unknown) else _queues(asked.queue, site)
     if isinstance(site, Unknown) or isinstance(names, Unknown):
         unknown += [one.why for one in (names,) if isinstance(one, Unknown)]
-        return [_InQueue("", asked.resources, dict.fromkeys(asked.resources, ""), (), None)]
+        return [_InQueue("", asked.resources, {}, (), None)]
     if isinstance(site.hosts, Unknown):
         unknown.append(site.hosts.why)
     return [_in_queue(name, asked, site) for name in names]
@@ -93,22 +94,22 @@ def _queues(name: str, site: Site) -> tuple[str, ...] | Unknown:
             found.append(queue)
         waiting += [one for one in known.routes if one not in seen]
         seen.update(known.routes)
-    return tuple(found)
+    # A routing queue that leads back to itself alone leads nowhere.
+    return tuple(found) or Unknown(_("No queue in which it could run is known here."))
 
 
 def _in_queue(name: str, asked: Asked, site: Site) -> _InQueue:
     queue = site.queues[name]
-    filled, by = dict(asked.resources), dict.fromkeys(asked.resources, "")
-    server = _("the server")
-    owner = _("queue {name}").format(name=name)
-    given = [(one, who) for one, who in ((queue.defaults, owner), (site.defaults, server))]
-    for resources, who, whole in (
-        *((one.job, who, True) for one, who in given),
-        *((one.most, who, False) for one, who in given),
+    filled, by = dict(asked.resources), {}
+    for resources, owner, whole in (
+        (queue.defaults.job, name, True),
+        (site.defaults.job, "", True),
+        (queue.defaults.most, name, False),
+        (site.defaults.most, "", False),
     ):
         for resource, value in resources.items():
             if resource not in filled and (whole or resource not in ("select", "place")):
-                filled[resource], by[resource] = value, who
+                filled[resource], by[resource] = value, owner
     hosts = None
     if not isinstance(site.hosts, Unknown):
         hosts = tuple(host for host in site.hosts if host.queues & {"", name})
@@ -125,13 +126,17 @@ def _gpus(place: _InQueue, why: list[str], unknown: list[str]) -> tuple[Fraction
     named = {name for _count, resources in chunks for name in resources}
     beside = {name: value for name, value in place.filled.items() if name not in named}
     extra = pbs_limits.gpus_in(beside)[0]
-    strange = strange or pbs_limits.gpus_in({name: value for name, value in beside.items() if not place.by[name]})[1]
-    for name, who in place.by.items():
-        resource = f"{name}={place.filled[name]}"
-        is_whole_request = not {"select", "nodes"} & place.filled.keys()
-        counts_gpus = bool(pbs_limits.gpus_in({name: place.filled[name]})[0])
-        if who and (name == "select" or (counts_gpus and (name in beside or is_whole_request))):
-            why.append(_("{who} gives it {resource}, since it does not say.").format(who=who, resource=resource))
+    strange = strange or pbs_limits.gpus_in({name: value for name, value in beside.items() if name not in place.by})[1]
+    for name, owner in place.by.items():
+        # What the chunks say counts before that.
+        in_force = name in beside or not {"select", "nodes"} & place.filled.keys()
+        if name == "select" or (in_force and pbs_limits.gpus_in({name: place.filled[name]})[0]):
+            sentence = (
+                _("Queue {name} gives it {resource}, since it does not say.")
+                if owner
+                else _("The server gives it {resource}, since it does not say.")
+            )
+            why.append(sentence.format(name=owner, resource=f"{name}={place.filled[name]}"))
     if strange:
         sentence = _("Whether {name} is a kind of GPU is not known here, so there is no upper bound.")
         unknown.append(sentence.format(name=strange))
@@ -235,7 +240,7 @@ def _limit(place: _InQueue, why: list[str]) -> tuple[int | None, bool]:
         for name in ("walltime", "min_walltime", "max_walltime")
         if name in filled and (shrinks or name == "walltime")
     ]
-    if "max_walltime" in names and by.get("walltime"):
+    if "max_walltime" in names and "walltime" in by:
         names.remove("walltime")
     times = {name: pbs_amounts.seconds(name, filled[name]) for name in names}
     if "walltime" not in times and "max_walltime" not in times:
@@ -245,9 +250,13 @@ def _limit(place: _InQueue, why: list[str]) -> tuple[int | None, bool]:
         return None, True
     name = max(times, key=lambda one: times[one])
     longest = times[name]
-    if by.get(name):
-        sentence = _("No walltime is given: {who} sets {limit}.")
-        why.append(sentence.format(who=by[name], limit=clock(longest)))
+    if name in by:
+        sentence = (
+            _("No walltime is given: queue {name} sets {limit}.")
+            if by[name]
+            else _("No walltime is given: the server sets {limit}.")
+        )
+        why.append(sentence.format(name=by[name], limit=clock(longest)))
     elif shrinks:
         why.append(_("It may be given less time than {limit}, which is what counts here.").format(limit=clock(longest)))
     for one in place.defaults:

@@ -59,8 +59,8 @@ def parse(words: Sequence[str]) -> Line:
     return Line(tuple(options))
 
 
-def split(text: str, where: str) -> list[str]:
-    """The words of one line, without their quotes and backslashes. `where` begins the complaint: raises `Unreadable`."""
+def split(text: str, complaint: str) -> list[str]:
+    """The words of one line, without their quotes and backslashes. Raises `Unreadable` with the complaint."""
     words: list[str] = []
     kept: list[str] = []
     begun = False
@@ -83,5 +83,5 @@ def split(text: str, where: str) -> list[str]:
             else:
                 kept.append(next(letters, "") if letter == "\\" else letter)
     if quote:
-        raise Unreadable(_("{where}: a quote is not closed.").format(where=where))
+        raise Unreadable(complaint)
     return [*words, "".join(kept)] if begun else words

@@ -39,11 +39,11 @@ def directives(text: str, prefix: str = PREFIX) -> Directives:
         while stripped.endswith("\\"):
             _number, more = next(lines, (0, ""))
             stripped = stripped[:-1] + more.rstrip(SPACES)
-        where = _("Line {number} of the script").format(number=number)
-        found = parse(split(stripped[len(prefix) :], where))
+        open_quote = _("Line {number} of the script: a quote is not closed.").format(number=number)
+        found = parse(split(stripped[len(prefix) :], open_quote))
         if found.script is not None or found.command:
             word = found.script if found.script is not None else "--"
-            raise Unreadable(_("{where}: {word} is no option.").format(where=where, word=word))
+            raise Unreadable(_("Line {number} of the script: {word} is no option.").format(number=number, word=word))
         options += found.options
     return Directives(tuple(options), late)
 

@@ -51,6 +51,8 @@ def of(words: Sequence[str], env: Mapping[str, str], sources: Sources, *, moved:
         if found.late:
             sentence = _("Line {number} of {path} stands behind the first command: qsub ignores it.")
             why.append(sentence.format(number=found.late, path=name))
+        elif not found.options:
+            why.append(_("There is no #PBS line in {path}.").format(path=name))
     elif not line.command and not pbs_request.request(passes).interactive:
         sentence = _("qsub reads the script from standard input, which is not read here.")
         return jobs.Found(Cost(UNKNOWN, unknown=(sentence,)))
@@ -60,7 +62,8 @@ def of(words: Sequence[str], env: Mapping[str, str], sources: Sources, *, moved:
         sentence = _("Under Slurm the #SBATCH lines in it count too; handwash cost -- sbatch reads them.")
         return jobs.Found(Cost(UNKNOWN, unknown=(site.why, sentence)))
     if not isinstance(site, Unknown) and site.arguments:
-        passes.append(parse(split(site.arguments, "default_qsub_arguments")).options)
+        sentence = _("What the server has qsub add cannot be read here: {value}")
+        passes.append(parse(split(site.arguments, sentence.format(value=site.arguments))).options)
     asked = pbs_request.request(passes)
     part, reasons, unknown = pbs_count.part(asked, site)
     why += reasons

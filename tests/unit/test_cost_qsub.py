@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.test_cost_words import sources
 
@@ -74,6 +74,11 @@ Queue: elsewhere
 
 Queue: free
     queue_type = Execution
+
+Queue: short
+    queue_type = Execution
+    resources_max.walltime = 00:30:00
+    resources_max.place = excl
 
 """
 # Two hosts with four GPUs each, one of them made of two vnodes; one with none; and one kept for a queue.
@@ -149,6 +154,19 @@ def test_a_servers_answers():
     assert [host.strange for host in here.hosts] == ["", "", "", ""]
     wrapped = pbs_limits.parse_server(answer(SERVER))["state_count"]
     assert wrapped.rstrip().endswith("Exiting:0 Begun:0")
+
+
+@given(
+    st.lists(st.text("abc =,.:/", min_size=1, max_size=9), min_size=1, max_size=6),
+    st.dictionaries(name, st.text("abc1 =,.:", max_size=9), max_size=3),
+)
+def test_a_value_goes_on_behind_a_tab(pieces, others):
+    """Wherever the line is broken."""
+    text = "Queue: q\n" + "".join(f"    o.{key} = {text}\n" for key, text in others.items())
+    text += "    x.y = " + "\n\t".join(pieces) + "\n\nQueue: r\n    a = b\n"
+    found = pbs_limits._blocks(answer(text), "Queue:")
+    expected = {"x.y": "".join(pieces), **{f"o.{key}": text for key, text in others.items()}}
+    assert found == {"q": expected, "r": {"a": "b"}}
 
 
 @pytest.mark.parametrize(
@@ -318,6 +336,8 @@ def test_what_is_no_array(text):
 
 
 @given(pbs_text | any_text)
+@example("\x1f")
+@example("max_run_subjobs=²")
 def test_no_value_is_a_fault(text):
     for read in (
         pbs_amounts.select,
@@ -325,7 +345,7 @@ def test_no_value_is_a_fault(text):
         pbs_amounts.resource_list,
         pbs_amounts.array,
         lambda one: pbs_amounts.seconds("walltime", one),
-        lambda one: pbs_request.request([[("W", one)]]),
+        lambda one: pbs_request.request([[("W", one), ("J", "1-2")]]),
         lambda one: pbs_script.directives("#PBS " + one),
         lambda one: pbs_options.parse(one.split()),
     ):
@@ -377,6 +397,7 @@ COSTS = {
     "qsub -l nodes=g1+g2#gpus=2 -l walltime=1:00:00 -- /bin/a": (verdict.YES, 4, H, 4),
     "qsub -l select=1:ngpus=1 -- /bin/a": (verdict.YES, 1, 2 * H, 2),
     "qsub -q free -l select=1:ngpus=1 -- /bin/a": (verdict.YES, 1, None, None),
+    "qsub -q short -l select=1:ngpus=1 -- /bin/a": (verdict.YES, 1, H / 2, 0.5),
     "qsub -J 0-9:2%3 -l ngpus=1,walltime=1:0:0 -- /bin/a": (verdict.YES, 5, H, 5),
     "qsub -I -X -l select=1:ngpus=1 -l walltime=1:00:00": (verdict.YES, 1, H, 1),
     "qsub -W interactive=true,group_list=a -l ngpus=1,walltime=60:0": (verdict.YES, 1, H, 1),
@@ -440,6 +461,7 @@ qsub --help
 qsub -- /bin/xargs qsub
 qalter -l ngpus=4 1
 qrls 1
+python -c "os.system('qrerun 1')"
 pbs_rsub -R 1 -E 2 -l select=1:ngpus=4
 bash -c 'qsub -l ngpus=$N -- /bin/a'
 bash -c 'qsub <a.sh'

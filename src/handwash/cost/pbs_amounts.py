@@ -44,7 +44,7 @@ def resource_list(text: str) -> list[tuple[str, str]]:
             place += 1
         if start == place:
             raise bad
-        name = text[start:place].split()[0]
+        name = re.split("[ \t\n\v\f\r]", text[start:place])[0]
         value = ""
         if text[place : place + 1] == "=":
             value, place = _value(text, place + 1, bad)

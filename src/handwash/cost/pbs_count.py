@@ -16,6 +16,7 @@ from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.model import Unknown
 from handwash.schedulers import pbs_limits
+from handwash.schedulers.slurm import digits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _with_defaults(chunk: Chunk, given: Sequence[Defaults], why: list[str]) -> t
         for name, value in one.chunk.items():
             if name.lower() == "nchunk":
                 if count is None:
-                    count = int(value) if value.isdigit() and len(value) < 10 else 1
+                    count = int(value) if digits(value) else 1
             elif name.lower() not in have:
                 resources[name] = value
                 if pbs_limits.gpus_in({name: value})[0]:

@@ -6,6 +6,7 @@ from handwash.cost import pbs_amounts
 from handwash.cost.amounts import Unreadable
 from handwash.frozen import frozen
 from handwash.messages import _
+from handwash.schedulers.slurm import digits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def request(passes: Sequence[Sequence[tuple[str, str]]]) -> Asked:
     if array and interactive:
         raise Unreadable(_("An interactive job is no array."))
     at_once = last.get("max_run_subjobs", "")
-    if array and at_once.isdigit():
+    if array and digits(at_once):
         array = (array[0], int(at_once))
     return Asked(resources, last.get("q", ""), array, interactive, "h" in last)
 

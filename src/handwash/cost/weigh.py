@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 
-from handwash.cost import here, jobs, pbs_script, qsub, signs
+from handwash.cost import here, jobs, qsub, signs
 from handwash.cost.amounts import Unreadable
+from handwash.cost.pbs_script import is_meant
 from handwash.cost.place import ASSIGNMENT, Place, after, home_of, makes_steps, reader
 from handwash.cost.programs import (
     CHANGES,
@@ -77,22 +78,22 @@ def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
         return _weigh(words[3:] if words[2:3] == ["--"] else words[2:], deeper, sources)
     if name in STARTERS:
         return _starter(STARTERS[name], name, words[1:], deeper, sources)
-    if name == "qsub":
-        return _qsub(words[1:], deeper, sources)
     if name == "env":
         return _env(words[1:], deeper, sources)
     if name in PREFIXES:
         return _behind(name, PREFIXES[name], words[1:], deeper, sources)
     if name in SHELLS:
         return _shell(name, words[1:], deeper, sources)
+    if name == "qsub":
+        return _qsub(words[1:], deeper, sources)
+    if name in CHANGES:
+        return _changes_jobs(name)
     if name == "eval":
         return _code(" ".join(words[1:]), deeper, sources)
     if name in (".", "source") and len(words) > 1:
         return _file(words[1], deeper, sources)
     if name == "scontrol":
         return _scontrol(words[1:])
-    if name in CHANGES:
-        return _changes_jobs(name)
     if name in ELSEWHERE or (name in _OTHER_SHELLS and len(words) > 1):
         sentence = _("What {program} starts, where and how often, is not read here.")
         starts = bool(signs.JOB.search(" ".join((name, *words[1:]))))
@@ -164,6 +165,11 @@ def _qsub(words: list[str], place: Place, sources: Sources) -> Cost:
     cost = replace(found.cost, starts=found.cost.verdict == UNKNOWN)
     env = {name: value for name, value in place.env.items() if not name.startswith("SLURM_JOB")}
     return _with_inner(cost, found.commands, replace(place, inside=True, moved=True, env=env), sources)
+
+
+def _changes_jobs(name: str) -> Cost:
+    sentence = _("{program} changes jobs or queues: a job that it lets start or run on costs what it asked for.")
+    return Cost(UNKNOWN, unknown=(sentence.format(program=name),), starts=True)
 
 
 def _env(words: list[str], place: Place, sources: Sources) -> Cost:
@@ -267,7 +273,7 @@ def _of_script(path: str, text: str, cost: Cost) -> Cost:
             "would make of it: handwash cost {path}"
         )
         cost = replace(cost, why=(sentence.format(path=path), *cost.why))
-    elif pbs_script.is_meant(text):
+    elif is_meant(text):
         sentence = _(
             "Only qsub reads the #PBS lines of {path}: run like this they are comments, and it runs here. What qsub would make "
             "of it: handwash cost -- qsub {path}"
@@ -316,12 +322,10 @@ def _scontrol(words: list[str]) -> Cost:
     asks = verb.lower() in SCONTROL_ASKS or any(one.startswith(verb.lower()) for one in ("show", "ping", "version"))
     if asks:
         return Cost(NO, (_(HARMLESS["squeue"]).format(program="scontrol"),))
-    return _changes_jobs(f"scontrol {verb}")
-
-
-def _changes_jobs(program: str) -> Cost:
-    sentence = _("{program} changes the scheduler's state: a job that it lets start or run on costs what it asked for.")
-    return Cost(UNKNOWN, unknown=(sentence.format(program=program),), starts=True)
+    sentence = _(
+        "scontrol {verb} changes the scheduler's state: a job that it lets start or run on costs what it asked for."
+    )
+    return Cost(UNKNOWN, unknown=(sentence.format(verb=verb),), starts=True)
 
 
 def _program(name: str, words: list[str], place: Place, sources: Sources) -> Cost:

@@ -407,6 +407,7 @@ COSTS = {
     "qsub -l select=1:ngpus=0 -- /bin/a": NOTHING,
     # Whole hosts: all GPUs of as many hosts as there are chunks, those that one can get.
     "qsub -l select=1:ncpus=1 -l place=excl -l walltime=1:0:0 -- /bin/a": (verdict.YES, 4, H, 4),
+    "qsub -l select=1:ngpus=1 -l place=pack:group=host,walltime=1:0:0 -- /bin/a": (verdict.YES, 1, H, 1),
     "qsub -l select=2:ngpus=1 -l place=scatter:exclhost,walltime=1:0:0 -- /bin/a": (verdict.YES, 8, H, 8),
     "qsub -l nodes=1#excl,walltime=1:0:0 -- /bin/a": (verdict.YES, 4, H, 4),
     "qsub -l select=9:ngpus=1 -l place=excl,walltime=1:0:0 -- /bin/a": (verdict.YES, 9, H, 9),
@@ -452,6 +453,9 @@ qsub -W x=GRES:gpu@2 -- /bin/a
 qsub -W array_indices_submitted=1-9 -- /bin/a
 qsub -l select=1 -l nodes=1 -- /bin/a
 qsub -l ngpus=1 -l ngpus=2 -- /bin/a
+qsub -l ncpus=4:ngpus=1 -- /bin/a
+qsub -l 2:ngpus=1 -- /bin/a
+qsub -l 'ngpus=1;walltime=1:0:0' -- /bin/a
 qsub -l ngpus=1,walltime=x -- /bin/a
 qsub -l nodes=x:? -- /bin/a
 qsub a.sh b

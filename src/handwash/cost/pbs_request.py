@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from handwash.cost import pbs_amounts
 from handwash.cost.amounts import Unreadable
 from handwash.frozen import frozen
@@ -61,6 +63,9 @@ def request(passes: Sequence[Sequence[tuple[str, str]]]) -> Asked:
 
 def _add(text: str, to: dict[str, str]) -> None:
     for name, value in pbs_amounts.resource_list(text):
+        # `ncpus=4:ngpus=1` is a chunk without its `select=`: PBS takes it for no number.
+        if name not in ("select", "nodes", "place") and re.search(r":\w+=", value):
+            raise Unreadable(_("-l {value} is no list of resources that PBS can read.").format(value=text))
         if to.get(name, value) != value:
             sentence = _("{name} is given twice, {one} and {other}: which of them counts is not known here.")
             raise Unreadable(sentence.format(name=name, one=to[name], other=value))

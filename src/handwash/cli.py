@@ -213,7 +213,7 @@ def _parser() -> argparse.ArgumentParser:
         "words",
         metavar="COMMAND",
         nargs="*",
-        help=_("a command line, or a batch script as sbatch would read it; it is read, never run"),
+        help=_("a command line, or a batch script as sbatch or qsub would read it; it is read, never run"),
     )
     parsers["init"].add_argument("shell", metavar="SHELL", help=_("the shell, for example bash"))
     for name in ("install", "uninstall"):

@@ -34,6 +34,7 @@ def sources(**changes):
     node = Node("login", "h", None, False, ())
     answers = {
         "partitions": lambda _cluster: (PARTITION,),
+        "pbs": lambda: nothing,
         "jobs": lambda: (),
         "here": lambda: Here(node, (), ()),
         "text": lambda _path: nothing,

@@ -7,7 +7,7 @@ import sys
 
 from handwash import answers, render, run, schedulers, survey, world
 from handwash.config import Config
-from handwash.cost import count, verdict, weigh
+from handwash.cost import count, pbs_script, verdict, weigh
 from handwash.cost.script import SIZE_CAP
 from handwash.cost.sources import Here, Sources
 from handwash.cost.verdict import Cost
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Union
 
     from handwash.cost.count import Part, Partitions
+    from handwash.cost.pbs_count import Server
     from handwash.model import Job, Survey
 
     Jobs = Union[tuple[Job, ...], Unknown]
@@ -59,7 +60,8 @@ def command(settings: Config, words: list[str]) -> int:
     elif words and os.path.isfile(words[0]) and ("/" in words[0] or run.find(words[0]) is None):
         # A batch script, with its arguments.
         as_json = as_json or "--json" in words[1:]
-        words = ["sbatch", "--", os.path.abspath(words[0])]
+        path = os.path.abspath(words[0])
+        words = ["qsub", path] if _is_for_qsub(path, settings.deadline) else ["sbatch", "--", path]
     elif len(words) == 1 and ("/" in words[0] or "." in words[0][1:]) and not weigh.is_code(words[0]):
         there = os.path.exists(words[0])
         sentence = _("handwash: {path} is no regular file.") if there else _("handwash: there is no file {path}.")
@@ -69,6 +71,14 @@ def command(settings: Config, words: list[str]) -> int:
         render.warn(_("handwash: cost needs a command or a script: handwash cost -- COMMAND…"))
         return Exit.USAGE
     return cost(settings, words, as_json)
+
+
+def _is_for_qsub(path: str, deadline: float) -> bool:
+    """Whether qsub and not sbatch is the one to submit this script with, here: by its lines, then by what there is."""
+    has_sbatch, has_qsub = run.find("sbatch") is not None, run.find("qsub") is not None
+    text = run.looks({"file": lambda: _text(path, _TEXT_CAP)}, deadline)["file"]
+    for_qsub = isinstance(text, str) and pbs_script.is_meant(text) and "\n#SBATCH" not in text
+    return (for_qsub and (has_qsub or not has_sbatch)) or (has_qsub and not has_sbatch)
 
 
 def cost(settings: Config, words: list[str], as_json: bool) -> int:
@@ -107,6 +117,8 @@ def _tell(found: Cost) -> None:
         render.say("  " + _("could not tell: {why}").format(why=harmless(why, 600)))
     if found.verdict == verdict.YES and found.back == "exit":
         render.say(_("To give it back before that: exit"))
+    elif found.verdict == verdict.YES and found.back == "qdel":
+        render.say(_("To give it back before that: qdel JOB, with the number that `qstat -u $USER` shows"))
     elif found.verdict == verdict.YES and found.back:
         render.say(_("To give it back before that: scancel JOB, with the number that `squeue --me` shows"))
 
@@ -147,9 +159,10 @@ def _what(part: Part) -> str:
 
 
 def _sources(deadline: float) -> Sources:
-    """What a verdict may ask of this node and of Slurm: each thing once, and all of them under one deadline (seconds)."""
+    """What a verdict may ask of this node and of its scheduler: each once, and all of them under one deadline (seconds)."""
     ends_at = world.monotonic() + deadline
     asked: dict[str, Partitions] = {}
+    servers: list[Server] = []
     queue: list[Jobs] = []
     seen: list[Survey] = []
     files: dict[tuple[str, str], Any] = {}
@@ -162,6 +175,11 @@ def _sources(deadline: float) -> Sources:
         if cluster not in asked:
             asked[cluster] = _partitions(cluster, left())
         return asked[cluster]
+
+    def pbs() -> Server:
+        if not servers:
+            servers.append(_pbs(left))
+        return servers[0]
 
     def jobs() -> Jobs:
         if not queue:
@@ -183,6 +201,7 @@ def _sources(deadline: float) -> Sources:
 
     return Sources(
         partitions,
+        pbs,
         jobs,
         here,
         lambda path: file("text", path, lambda: _text(path, _TEXT_CAP)),
@@ -215,6 +234,36 @@ def _partitions(cluster: str, deadline: float) -> Partitions:
         return Unknown(str(reason))
     except OSError as error:
         return Unknown(_("The partitions could not be told: {said}").format(said=error.strerror))
+
+
+def _pbs(left: Callable[[], float]) -> Server:
+    from handwash.schedulers import pbs_limits
+
+    if run.find("qstat") is None:
+        return Unknown(_("qstat is not on the PATH, so the PBS server could not be asked."))
+    hosts: Union[tuple[pbs_limits.Host, ...], Unknown]
+    try:
+        server = pbs_limits.parse_server(run.run(pbs_limits.server_argv(), left()))
+        queues = pbs_limits.parse_queues(run.run(pbs_limits.queues_argv(), left()))
+    except (run.CouldNotTell, OSError) as reason:
+        return Unknown(_said(reason))
+    try:
+        hosts = pbs_limits.parse_hosts(run.run(pbs_limits.vnodes_argv(), left()))
+    except (run.CouldNotTell, OSError) as reason:
+        hosts = Unknown(_said(reason))
+    return pbs_limits.Site(
+        pbs_limits.defaults(server),
+        server.get("default_queue", ""),
+        server.get("default_qsub_arguments", ""),
+        queues,
+        hosts,
+    )
+
+
+def _said(reason: Exception) -> str:
+    if isinstance(reason, OSError):
+        return _("The PBS server could not be asked: {said}").format(said=reason.strerror)
+    return str(reason)
 
 
 def _script(word: str, folder: str) -> str:

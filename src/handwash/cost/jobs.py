@@ -161,18 +161,18 @@ def _batch(
     written += [()] * (total - len(written))
     given = given + [given[-1]] * (total - len(given))
     cost = _new_job("sbatch", written, given, env, sources, why, unknown, "scancel")
-    return _with_the_scripts_own(cost, body, line.get("chdir") or "", sources, moved)
+    return with_the_scripts_own(cost, body, line.get("chdir") or "", sources, moved, steps=True)
 
 
-def _with_the_scripts_own(cost: Cost, text: str, folder: str, sources: Sources, moved: bool) -> Cost:
-    """The verdict on a batch job, with what its script may make besides."""
+def with_the_scripts_own(cost: Cost, text: str, folder: str, sources: Sources, moved: bool, *, steps: bool) -> Cost:
+    """The verdict on a batch job, with what its script may make besides. `steps`: srun makes no jobs in it."""
 
     def read(path: str) -> str | Unknown | None:
         if moved and not path.startswith(("/", "~")):
             return None
         return sources.program(path if path.startswith(("/", "~")) or not folder else f"{folder}/{path}")
 
-    found = signs.in_text(text, read, inside=True)
+    found = signs.in_text(text, read, inside=steps)
     if found.word:
         sentence = _("The script itself submits jobs, by {word}: what they cost is not counted here.")
         return together((cost, Cost(UNKNOWN, unknown=(sentence.format(word=found.word),), starts=True)))
@@ -226,19 +226,25 @@ def _new_job(
         if command == "sbatch" and indices is not None:
             tasks, at_once = array(indices)
             part = replace(part, copies=tasks)
-            reasons.append(_array_sentence(tasks, at_once))
+            reasons.append(array_sentence(tasks, at_once))
         parts.append(part)
         why += reasons
         unknown += missing
     cost = of_parts(tuple(parts), why, unknown, back)
     if cost.verdict == YES:
-        billed = _("GPUs are billed from the job's start to its end, whether they are used or not.")
-        queued = _("As long as it waits in the queue it costs nothing.")
-        cost = replace(cost, why=(*cost.why, billed, queued))
+        cost = replace(cost, why=(*cost.why, *billed()))
     return cost
 
 
-def _array_sentence(tasks: int, at_once: int | None) -> str:
+def billed() -> tuple[str, ...]:
+    """What holds for every job with GPUs."""
+    return (
+        _("GPUs are billed from the job's start to its end, whether they are used or not."),
+        _("As long as it waits in the queue it costs nothing."),
+    )
+
+
+def array_sentence(tasks: int, at_once: int | None) -> str:
     if at_once is None or at_once >= tasks:
         return _("The array has {tasks} tasks, each with GPUs and a time limit of its own.").format(tasks=tasks)
     sentence = _(

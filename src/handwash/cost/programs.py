@@ -11,8 +11,8 @@ from handwash.messages import N_
 STARTERS = {"srun": "srun", "safe-srun": "srun", "salloc": "salloc", "sbatch": "sbatch"}
 # Of other schedulers, of other machines, and those that run commands later or many times: not read here.
 ELSEWHERE = frozenset(
-    "at batch bsub clush condor_submit crontab dsub jsub mosh msub parallel pdsh pjsub qlogin qrsh qsub rsh screen scrontab "
-    "slogin ssh tmux xargs yhalloc yhbatch yhrun zellij "
+    "at batch bsub clush condor_submit crontab dsub jsub mosh msub parallel pbs_rsub pdsh pjsub qlogin qrsh rsh screen "
+    "scrontab slogin ssh tmux xargs yhalloc yhbatch yhrun zellij "
     # Of workflows, which submit jobs by themselves.
     "airflow balsam cylc dask dask-scheduler flux jube luigi maestro makeflow merlin nextflow parsl pegasus-run qlaunch "
     "reframe rlaunch sky snakemake submitit toil".split()
@@ -78,6 +78,7 @@ PREFIXES = {
 }
 
 _ASKS = N_("{program} asks the scheduler and holds nothing.")
+_HOLDS_BACK = N_("{program} makes jobs wait: it holds no GPU.")
 _ENDS = N_("{program} ends jobs or steps: it gives GPUs back.")
 _LOOKS = N_("{program} looks at the GPUs and holds none.")
 _HANDWASH = N_("{program} looks around and cleans up; it holds no GPU.")
@@ -96,10 +97,12 @@ GIT_TEXT = frozenset("add branch commit log mv rm status tag".split())
 # Each program with its reason.
 HARMLESS: dict[str, str] = {
     **dict.fromkeys(
-        "sacct sattach sbcast sdiag seff sgather sinfo smap sprio squeue sreport sshare sstat strigger sview".split(),
+        "sacct sattach sbcast sdiag seff sgather sinfo smap sprio squeue sreport sshare sstat strigger sview "
+        "pbs_rstat pbsnodes qmsg qselect qstat tracejob".split(),
         _ASKS,
     ),
-    "scancel": _ENDS,
+    **dict.fromkeys("pbs_rdel pbs_release_nodes qdel scancel".split(), _ENDS),
+    "qhold": _HOLDS_BACK,
     **dict.fromkeys(
         "amd-smi gpustat hy-smi ixsmi mthreads-gmi mx-smi npu-smi nvidia-smi nvitop nvtop rocm-smi".split(), _LOOKS
     ),
@@ -123,3 +126,5 @@ SCONTROL_ASKS = frozenset(
     "all abort completing details errnumstr getaddrs help hold exit hide listjobs listpids liststeps local oneliner "
     "pidinfo ping quiet quit show suspend token uhold verbose version wait_job write".split()
 )
+# PBS's commands that change jobs or queues, and can let jobs start or run longer (pbs.8B).
+CHANGES = frozenset("pbs_ralter qalter qmgr qmove qorder qrerun qrls qrun qsig".split())

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 # What makes jobs wherever it stands, within a job too: Slurm's two, those of other schedulers, and libraries for them.
 _JOB = (
-    "salloc|sbatch|scrontab|qsub|qlogin|qrsh|bsub|jsub|dsub|msub|pjsub|yhbatch|yhalloc|condor_submit|snakemake|nextflow|"
-    r"qlaunch|submitit\w*|dask_jobqueue|SLURMCluster|SlurmCluster|drmaa|pyslurm|simple_slurm|scontrol\s{1,9}requeue\w*"
+    "salloc|sbatch|scrontab|qsub|qlogin|qrsh|qrerun|qrls|pbs_rsub|bsub|jsub|dsub|msub|pjsub|yhbatch|yhalloc|condor_submit|"
+    "snakemake|nextflow|"
+    r"qlaunch|submitit\w*|dask_jobqueue|SLURMCluster|SlurmCluster|PBSCluster|drmaa|pyslurm|simple_slurm|scontrol\s{1,9}requeue\w*"
 )
 _STEP = "safe-srun|srun|yhrun"
 # `/usr/bin/sbatch` is one, `job.sbatch`, `sbatch.log`, `--sbatch` and the folder `sbatch/` are none.
@@ -51,7 +52,7 @@ _SOURCE = re.compile(
 )
 _PATH = re.compile(
     r"(?:^|[\s;&|(`'\"=])((?:~|\.{1,2}|\$\w{1,80}|\$\{\w{1,80}\})?/[\w./+${}-]{1,400}|"
-    r"[\w+-][\w.+-]{0,200}\.(?:sh|bash|py|pl|R|slurm|sbatch|job))(?=[\s;&|)`'\"]|$)",
+    r"[\w+-][\w.+-]{0,200}\.(?:sh|bash|py|pl|R|slurm|sbatch|pbs|job))(?=[\s;&|)`'\"]|$)",
     re.MULTILINE,
 )
 _CODE_OPTION = re.compile(r"(?<![\w-])-[A-Za-z]*[ce]\b")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Union
 
     from handwash.cost.count import Partitions
+    from handwash.cost.pbs_count import Server
 
 
 @frozen
@@ -25,13 +26,14 @@ class Here:
 
 @frozen
 class Sources:
-    """`partitions` takes a cluster's name ("" for this one); `text` a path, and gives a file's text; `script` a word as sbatch
-    takes it and the folder of --chdir, and gives a batch script's text; `program` a path, and gives the beginning of a file's
-    text, "" where it is compiled, None where there is none; `find` a program's name and the PATH, None for this shell's, and
-    gives its path. `keeps_environment`: sudo was told to.
+    """`partitions` takes a cluster's name ("" for this one); `pbs` gives the server's settings; `text` takes a path, and gives
+    a file's text; `script` a word as sbatch takes it and the folder of --chdir, and gives a batch script's text; `program` a
+    path, and gives the beginning of a file's text, "" where it is compiled, None where there is none; `find` a program's name
+    and the PATH, None for this shell's, and gives its path. `keeps_environment`: sudo was told to.
     """
 
     partitions: Callable[[str], Partitions]
+    pbs: Callable[[], Server]
     jobs: Callable[[], Union[tuple[Job, ...], Unknown]]
     here: Callable[[], Here]
     text: Callable[[str], Union[str, Unknown]]

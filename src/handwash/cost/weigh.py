@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 
-from handwash.cost import here, jobs, signs
+from handwash.cost import here, jobs, qsub, signs
 from handwash.cost.amounts import Unreadable
+from handwash.cost.pbs_script import is_meant
 from handwash.cost.place import ASSIGNMENT, Place, after, home_of, makes_steps, reader
 from handwash.cost.programs import (
+    CHANGES,
     ELSEWHERE,
     GIT_TEXT,
     HARMLESS,
@@ -37,7 +39,7 @@ _DEEPEST = 8
 _MOST_COMMANDS = 2000
 # The job that a command is about to be inside of, in the place of its number.
 _NEW_JOB = "new"
-_SCHEDULERS_VARIABLES = ("SLURM", "SBATCH_", "SALLOC_", "CUDA_VISIBLE_DEVICES")
+_SCHEDULERS_VARIABLES = ("SLURM", "SBATCH_", "SALLOC_", "PBS_", "CUDA_VISIBLE_DEVICES")
 
 
 def weigh(words: Sequence[str], env: Mapping[str, str], sources: Sources) -> Cost:
@@ -82,6 +84,10 @@ def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
         return _behind(name, PREFIXES[name], words[1:], deeper, sources)
     if name in SHELLS:
         return _shell(name, words[1:], deeper, sources)
+    if name == "qsub":
+        return _qsub(words[1:], deeper, sources)
+    if name in CHANGES:
+        return _changes_jobs(name)
     if name == "eval":
         return _code(" ".join(words[1:]), deeper, sources)
     if name in (".", "source") and len(words) > 1:
@@ -132,15 +138,38 @@ def _starter(command: str, name: str, words: list[str], place: Place, sources: S
     except Unreadable as reason:
         sentence = _("{program} would refuse it, or reads it in another way: {reason}")
         return Cost(UNKNOWN, unknown=(sentence.format(program=name, reason=reason),), starts=makes_jobs)
-    costs = [replace(found.cost, starts=makes_jobs and found.cost.verdict == UNKNOWN)]
+    cost = replace(found.cost, starts=makes_jobs and found.cost.verdict == UNKNOWN)
     # The programs of a step are found on its node, with the PATH that it has there.
     inside = replace(place, inside=True, env={**place.env, "SLURM_JOB_ID": _NEW_JOB})
-    for inner in found.commands:
+    return _with_inner(cost, found.commands, inside, sources)
+
+
+def _with_inner(outer: Cost, commands: tuple[tuple[str, ...], ...], inside: Place, sources: Sources) -> Cost:
+    """The verdict on a job, with what the commands make that run in it."""
+    costs = [outer]
+    for inner in commands:
         cost = _weigh(list(inner), inside, sources)
-        # A step's own program costs nothing more; only a job that it makes does, or may make.
-        if cost.verdict == YES or cost.starts or (cost.verdict == UNKNOWN and found.cost.verdict == NO):
+        # A job's own program costs nothing more; only a job that it makes does, or may make.
+        if cost.verdict == YES or cost.starts or (cost.verdict == UNKNOWN and outer.verdict == NO):
             costs.append(cost)
-    return costs[0] if len(costs) == 1 else together(costs)
+    return outer if len(costs) == 1 else together(costs)
+
+
+def _qsub(words: list[str], place: Place, sources: Sources) -> Cost:
+    """qsub, and the command behind its dashes, which runs in the home folder, in no job of Slurm's."""
+    try:
+        found = qsub.of(words, place.env, sources, moved=place.moved)
+    except Unreadable as reason:
+        sentence = _("{program} would refuse it, or reads it in another way: {reason}")
+        return Cost(UNKNOWN, unknown=(sentence.format(program="qsub", reason=reason),), starts=True)
+    cost = replace(found.cost, starts=found.cost.verdict == UNKNOWN)
+    env = {name: value for name, value in place.env.items() if not name.startswith("SLURM_JOB")}
+    return _with_inner(cost, found.commands, replace(place, inside=True, moved=True, env=env), sources)
+
+
+def _changes_jobs(name: str) -> Cost:
+    sentence = _("{program} changes jobs or queues: a job that it lets start or run on costs what it asked for.")
+    return Cost(UNKNOWN, unknown=(sentence.format(program=name),), starts=True)
 
 
 def _env(words: list[str], place: Place, sources: Sources) -> Cost:
@@ -242,6 +271,12 @@ def _of_script(path: str, text: str, cost: Cost) -> Cost:
         sentence = _(
             "Only sbatch reads the #SBATCH lines of {path}: run like this they are comments, and it runs here. What sbatch "
             "would make of it: handwash cost {path}"
+        )
+        cost = replace(cost, why=(sentence.format(path=path), *cost.why))
+    elif is_meant(text):
+        sentence = _(
+            "Only qsub reads the #PBS lines of {path}: run like this they are comments, and it runs here. What qsub would make "
+            "of it: handwash cost -- qsub {path}"
         )
         cost = replace(cost, why=(sentence.format(path=path), *cost.why))
     return cost

@@ -1,7 +1,7 @@
 """The amounts in an option of qsub: resource lists, chunks, nodes, times, arrays, as OpenPBS reads them. Pure.
 
-From set_resource.c, pbs_quote_parse.c, grunt_parse.c, node_manager.c and attr_fn_time.c of 19.1.3 to 23.06.06 and of the head
-of April 2026.
+From set_resource.c, pbs_quote_parse.c, grunt_parse.c, node_manager.c and attr_fn_time.c of the head of April 2026;
+set_resource.c of 19.1.3 and 23.06.06 was compared.
 """
 
 from __future__ import annotations

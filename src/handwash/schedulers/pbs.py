@@ -238,6 +238,11 @@ def parse_utc(text: str) -> int | None:
     return days * 86400 + int(clock[0]) * 3600 + int(clock[1]) * 60 + int(clock[2])
 
 
+def gpu_kind(resource: str) -> str | None:
+    """Which kind of GPU a resource counts: `gpu` for `ngpus`, `dcu` for `ndcu`; None for one that counts something else."""
+    return _RESOURCES.get(resource.lower())
+
+
 def count_gpus(record: Mapping[str, str]) -> int | None:
     """GPUs that a job holds or asks for: what it was given, else its total, else its chunks multiplied out.
 
@@ -249,7 +254,7 @@ def count_gpus(record: Mapping[str, str]) -> int | None:
     totals = [
         f"{name[14:]}={value}"
         for name, value in record.items()
-        if name.startswith("Resource_List.") and name[14:] in _RESOURCES
+        if name.startswith("Resource_List.") and gpu_kind(name[14:]) is not None
     ]
     given = record.get("exec_vnode", "").replace("(", "").replace(")", "")
     asked = (record.get("Resource_List.select", ""), record.get("Resource_List.nodes", ""))
@@ -274,7 +279,7 @@ def _gpus_in(chunks: str, multiplied: bool) -> int | None:
         kinds: dict[str, int] = {}
         for part in parts:
             name, _equals, count = part.partition("=")
-            kind = _RESOURCES.get(name)
+            kind = gpu_kind(name)
             if kind is None:
                 continue
             if not digits(count):

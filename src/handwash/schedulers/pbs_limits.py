@@ -1,6 +1,7 @@
 """What a PBS server adds to a request that does not say: the defaults and limits of its queues, and the GPUs of its hosts.
 
-The forms are those of OpenPBS, 19.1.3 to 23.06.06 and the head of April 2026 (qstat.c `prt_attr`, pbsnodes.c `prt_node`).
+The forms are those of OpenPBS's head of April 2026 (qstat.c `prt_attr`, pbsnodes.c `prt_node`); 19.1.3 and 23.06.06 were
+compared in part.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.run import CouldNotTell
+from handwash.schedulers.pbs import gpu_kind
 from handwash.schedulers.slurm import GPU_NAMES, digits
 from handwash.schedulers.slurm_limits import NO_GPUS
 
@@ -84,13 +86,6 @@ def vnodes_argv() -> list[str]:
     return ["pbsnodes", "-a", "-v"]
 
 
-def is_gpu(name: str) -> bool:
-    """Whether a resource counts GPUs: `ngpus`, `naccelerators`, and the names that sites give others (`ndcu`, `mlus`)."""
-    base = name.lower()
-    bases = (base, base[1:]) if base.startswith("n") else (base,)
-    return any(one in GPU_NAMES or (one.endswith("s") and one[:-1] in GPU_NAMES) for one in bases)
-
-
 def gpus_in(resources: Mapping[str, str]) -> tuple[int, str]:
     """The GPUs that these resources count, and the first that may be one too, though that is not known here, or "".
 
@@ -102,9 +97,9 @@ def gpus_in(resources: Mapping[str, str]) -> tuple[int, str]:
         counted = digits(value)
         if name.lower() in PLAIN or value.lower() in _FALSE or (counted and not int(value)):
             continue
-        if is_gpu(name) and counted:
+        if gpu_kind(name) and counted:
             total += int(value)
-        elif counted or (is_gpu(name) and value.lower() not in ("true", "t", "y", "yes")):
+        elif counted or (gpu_kind(name) and value.lower() not in ("true", "t", "y", "yes")):
             strange = strange or name
         elif any(kind in name.lower() for kind in GPU_NAMES):
             described = described or name

@@ -1,7 +1,8 @@
 """From what a PBS job asks for to the GPUs that it will hold and for how long, as the server fills the request in. Pure.
 
-The order is the server's (svr_jobfunc.c `set_resc_deflt`, vnparse.c `do_schedselect`; OpenPBS's head of April 2026, with
-19.1.3 and 23.06.06 compared in part): the queue's resources_default, the server's, the queue's resources_max, the server's; then default_chunk.
+The order is the server's: the queue's resources_default, the server's, the queue's resources_max, the server's; then
+default_chunk (svr_jobfunc.c `set_resc_deflt`, vnparse.c `do_schedselect` of the head of April 2026; 19.1.3 and 23.06.06 were
+compared in part).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """qsub's words taken apart: options, script or command; and words that stand on one line. Pure.
 
-From qsub.c (`process_opts`, `make_argv`) and qsub_sup.c of OpenPBS's head of April 2026; the option letters are those of 19.1.3 and 23.06.06
-too.
+From qsub.c (`process_opts`, `make_argv`) and qsub_sup.c of OpenPBS's head of April 2026; 19.1.3 and 23.06.06 have the same
+option letters.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Run:
     """One run of a job on its allocation; a job that was requeued has had several. `number`: as its own environment has it.
 
     `ended`: None without an end on record: it runs, or is suspended. `lost`: no end on record, and not in the queue any more.
-    `elapsed_s`: without `suspended_s`. `by`: who says so, sacct or squeue.
+    `elapsed_s`: without `suspended_s`. `by`: the program that says so, sacct, squeue, qstat.
     """
 
     id: str
@@ -52,6 +52,19 @@ class Run:
     def last(self) -> float:
         """Its end, or until when it was seen, by the clock of whoever saw it."""
         return self.started + self.elapsed_s + self.suspended_s if self.ended is None else self.ended
+
+
+@frozen
+class Records:
+    """What a scheduler has said of a person's jobs. `source`: the program that said so. `doubts`: what may be missing.
+
+    `complete`: it tells what runs now as well as the queue does, which then has nothing to add.
+    """
+
+    runs: tuple[Run, ...]
+    source: str
+    doubts: tuple[str, ...] = ()
+    complete: bool = False
 
 
 @frozen
@@ -80,7 +93,7 @@ class Month:
 
 @frozen
 class Usage:
-    """`source`: sacct; squeue where the accounting could not be read; None where nothing could be.
+    """`source`: the program that told; None where none did. `recorded`: by the records, and not by the queue alone.
 
     `doubts`: why it may be another sum, more of it unless `unsure`: a run counted until now of which nobody said that it still
     runs.
@@ -93,6 +106,7 @@ class Usage:
     months: tuple[Month, ...]
     doubts: tuple[str, ...]
     unsure: bool = False
+    recorded: bool = True
 
     @property
     def gpu_hours(self) -> float | None:
@@ -129,45 +143,45 @@ def count(run: Run, begin: float, end: float) -> Counted:
     return Counted(run, least, least == most)
 
 
-def usage(
-    begin: float, until: float, accounting: Union[tuple[Run, ...], Unknown], queue: Union[tuple[Run, ...], Unknown]
-) -> Usage:
-    """The whole answer, of what the accounting has and what the queue shows: the latter alone where the first is unknown."""
+def usage(begin: float, until: float, recorded: Union[Records, Unknown], queue: Union[Records, Unknown]) -> Usage:
+    """The whole answer, of what is on record and what the queue shows: the latter alone where the first is unknown."""
     doubts: list[str] = []
-    source: str | None = "sacct"
-    if isinstance(accounting, Unknown):
-        doubts.append(accounting.why)
-        source = "squeue"
-        runs: tuple[Run, ...] = ()
-        if isinstance(queue, Unknown):
-            doubts.append(queue.why)
-            source = None
-        else:
-            runs = queue
+    source: str | None = None
+    runs: tuple[Run, ...] = ()
+    told_running = True
+    if not isinstance(recorded, Unknown):
+        source, runs = recorded.source, recorded.runs
+        doubts += recorded.doubts
+        if not recorded.complete:
+            told_running = not isinstance(queue, Unknown)
+            runs = runs if isinstance(queue, Unknown) else _joined(runs, queue.runs)
+    elif isinstance(queue, Unknown):
+        doubts += (recorded.why, queue.why)
     else:
-        runs = accounting if isinstance(queue, Unknown) else _joined(accounting, queue)
+        source, runs = queue.source, queue.runs
+        doubts += (recorded.why, *queue.doubts)
     # Two clocks: whoever wrote the records may be a little ahead.
     end = max([until, *(run.last for run in runs)])
     counted = [count(run, begin, end) for run in runs if run.last > begin]
     doubts += _doubts(counted)
-    unsure = [] if source != "sacct" else [one.run.id for one in counted if one.run.running and one.run.gpus != 0]
+    unsure = [] if told_running else [one.run.id for one in counted if one.run.running and one.run.gpus != 0]
     if unsure and isinstance(queue, Unknown):
         sentence = ngettext(
             "Job {jobs} is counted until now; whether it still runs could not be told: {why}",
             "Jobs {jobs} are counted until now; whether they still run could not be told: {why}",
             len(unsure),
         )
-        doubts.append(sentence.format(jobs=_named(unsure), why=queue.why))
+        doubts.append(sentence.format(jobs=named(unsure), why=queue.why))
     counted.sort(key=_order)
-    months = _months(runs, begin, until, end)
     return Usage(
-        begin,
-        until,
-        source,
-        tuple(counted),
-        months,
-        tuple(dict.fromkeys(doubts)),
-        bool(unsure) and isinstance(queue, Unknown),
+        since=begin,
+        until=until,
+        source=source,
+        counted=tuple(counted),
+        months=_months(runs, begin, until, end),
+        doubts=tuple(dict.fromkeys(doubts)),
+        unsure=bool(unsure),
+        recorded=not isinstance(recorded, Unknown),
     )
 
 
@@ -217,25 +231,36 @@ def _doubts(counted: Iterable[Counted]) -> list[str]:
             "Jobs {jobs} no longer run, and their end is not on record: they are not counted.",
             len(lost),
         )
-        doubts.append(sentence.format(jobs=_named(lost)))
+        doubts.append(sentence.format(jobs=named(lost)))
     if uncounted:
         sentence = ngettext(
             "How many GPUs job {jobs} has could not be told.",
             "How many GPUs jobs {jobs} have could not be told.",
             len(uncounted),
         )
-        doubts.append(sentence.format(jobs=_named(uncounted)))
+        doubts.append(sentence.format(jobs=named(uncounted)))
     if inexact:
         sentence = ngettext(
             "Job {jobs} began before and was suspended at times that are not on record.",
             "Jobs {jobs} began before and were suspended at times that are not on record.",
             len(inexact),
         )
-        doubts.append(sentence.format(jobs=_named(inexact)))
+        doubts.append(sentence.format(jobs=named(inexact)))
     return doubts
 
 
-def _named(ids: list[str]) -> str:
+def untimed(ids: list[str]) -> list[str]:
+    """The doubt about runs that have gone on for longer than they are counted, if there are any."""
+    sentence = ngettext(
+        "How long job {jobs} has run could be told only in part.",
+        "How long jobs {jobs} have run could be told only in part.",
+        len(ids),
+    )
+    return [sentence.format(jobs=named(ids))] if ids else []
+
+
+def named(ids: list[str]) -> str:
+    """The jobs' ids for a sentence; a few of them, where there are many."""
     names = list(dict.fromkeys(ids))
     more = _(" and {count} more").format(count=len(names) - _NAMED) if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

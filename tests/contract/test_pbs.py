@@ -122,7 +122,7 @@ def test_ending_a_job(pbs: Pbs, history: bool) -> None:
     assert pbs.asked() == [[job]] * 3
     asked = ask(pbs, pbs_accounting.history_argv(me()))
     if history:
-        assert [run.id for run in pbs_accounting.parse_history(asked, me(), time.time())] == [job]
+        assert [run.id for run in pbs_accounting.parse_history(asked, me(), time.time()).runs] == [job]
     else:
         with pytest.raises(CouldNotTell):
             pbs_accounting.parse_history(asked, me(), time.time())

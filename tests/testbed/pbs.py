@@ -3,8 +3,8 @@
 It stands for an OpenPBS server (23.06.06 and the head of 2026), as seen by one who asks it from any host. Recorded from the
 real one, and the same here: the format of `qstat -f -w` and of the table, the exit codes, the words beside them but for two,
 the server that is down and the one that hangs, history on and off, E after qdel, no `session_id` in the first seconds. Read
-in its sources and not seen: which jobs `-u`, `-t` and `-r` choose, and the words beside the exit codes 159 and 168. Not here:
-MOM, the scheduler, qsub, `-f` without `-w`; it starts and ends no process, so a job's processes are the test's own.
+in its sources and not seen: which jobs `-u`, `-t` and `-r` choose, `-B`, and the words beside the exit codes 159 and 168. Not
+here: MOM, the scheduler, qsub, `-f` without `-w`; it starts and ends no process, so a job's processes are the test's own.
 """
 
 from __future__ import annotations
@@ -67,11 +67,14 @@ class Pbs:
             f"PBS_START_SERVER=0\nPBS_START_COMM=0\nPBS_START_SCHED=0\nPBS_START_MOM={int(mom)}\n"
         )
         state = {"server": self.server, "is": "up", "history": history, "ends_in_s": ENDS_IN_S, "ignores_qdel": False}
-        (folder / "state.json").write_text(json.dumps({**state, "jobs": []}))
+        (folder / "state.json").write_text(json.dumps({**state, "history_duration": "", "jobs": []}))
         self._number = 0
 
     def set(self, **changes: Any) -> None:
-        """`history`; `ends_in_s`: seconds in E after qdel; `ignores_qdel`: it says yes, and the job runs on."""
+        """`history`; `history_duration`: for how long it is kept, `336:00:00`, or "" where the site has not set it.
+
+        `ends_in_s`: seconds in E after qdel; `ignores_qdel`: it says yes, and the job runs on.
+        """
         with pbs_command.state_of(self.folder) as state:
             assert set(changes) <= set(state)
             state.update(changes)

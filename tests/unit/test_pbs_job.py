@@ -149,7 +149,7 @@ def test_any_configuration(text: str, value: str) -> None:
 
 
 def runs(text: str, err: bytes = b"") -> tuple:
-    return pbs_accounting.parse_history(answer(text, err), "alice", NOW)
+    return pbs_accounting.parse_history(answer(text, err), "alice", NOW).runs
 
 
 OVER = {"obittime": "Mon Nov 30 15:59:20 2026", "resources_used__walltime": "00:00:55", "job_state": "F"}

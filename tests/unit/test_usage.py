@@ -11,7 +11,7 @@ from tests.unit.test_since import zone
 
 from handwash import usage
 from handwash.model import Unknown
-from handwash.usage import Run
+from handwash.usage import Records, Run
 
 HOUR = 3600
 # 2026-11-30 00:00 UTC, and a day and a half later.
@@ -43,8 +43,9 @@ def runs(start_h: float, hours: float, gpus: int | None = 2, **more: Any) -> Run
     return ran(start_h, hours, gpus, **{"ended": None, "state": "RUNNING", **more})
 
 
-def told(*recorded: Run, queue: Any = (), accounting: Any = None) -> usage.Usage:
-    return usage.usage(BEGIN, UNTIL, recorded if accounting is None else accounting, queue)
+def told(*recorded: Run, queue: Any = (), accounting: Any = None, **more: Any) -> usage.Usage:
+    queue = queue if isinstance(queue, Unknown) else Records(queue, "squeue")
+    return usage.usage(BEGIN, UNTIL, Records(recorded, "sacct", **more) if accounting is None else accounting, queue)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +158,22 @@ def test_without_accounting() -> None:
     assert told().gpu_hours == 0 and told().doubts == ()
 
 
+def test_records_that_tell_what_runs_too() -> None:
+    """The queue adds nothing to them and takes nothing away, and nobody has to ask it; what they say is missing is said."""
+    run = runs(30, 6, by="qstat")
+    for queue in ((), (runs(30, 6, id="8", number="8"),), Unknown("down")):
+        found = told(run, queue=queue, complete=True)
+        assert [one.run for one in found.counted] == [run]
+        assert (found.gpu_hours, found.gpus_now, found.doubts, found.recorded) == (12, 2, (), True)
+    found = told(run, complete=True, doubts=("forgotten",))
+    assert found.doubts == ("forgotten",) and found.recorded and not found.unsure
+    # Those of the queue count where it alone has answered.
+    queue = Records((run,), "qstat", ("in part",), complete=True)
+    found = usage.usage(BEGIN, UNTIL, Unknown("none kept"), queue)
+    assert (found.gpu_hours, found.source, found.doubts) == (12, "qstat", ("none kept", "in part"))
+    assert not found.recorded and not found.unsure
+
+
 def test_many_names_are_cut() -> None:
     """A sentence names a few jobs."""
     found = told(*(ran(1, 1, gpus=None, id=str(n), number=str(n)) for n in range(100)))
@@ -169,7 +186,7 @@ def test_months() -> None:
         found = told(ran(20, 8, gpus=1), runs(30, 6, gpus=1, number="8"), queue=Unknown(""))
         assert [(one.gpu_hours, one.exact) for one in found.months] == [(4, True), (10, True)]
         assert [one.begin for one in found.months] == [BEGIN, BEGIN + 24 * HOUR]
-        found = usage.usage(BEGIN - 1000 * 86400, UNTIL, (ran(-24 * 100, 1),), ())
+        found = usage.usage(BEGIN - 1000 * 86400, UNTIL, Records((ran(-24 * 100, 1),), "sacct"), Unknown(""))
         assert len(found.months) == 1
         found = told(ran(20, 8, gpus=1, suspended_h=2))
         assert [one.exact for one in found.months] == [False, False] and found.gpu_hours == 8 and not found.doubts
@@ -202,7 +219,7 @@ def test_cutting_a_span_in_two(run: Run, begin: int, first: int, second: int) ->
 @given(st.lists(RUNS, max_size=6), st.lists(RUNS, max_size=3))
 def test_sums(recorded: list[Run], queue: list[Run]) -> None:
     """The total is the sum of its rows, no run is counted twice, the months hold no more than the total."""
-    found = usage.usage(BEGIN, UNTIL, tuple(recorded), tuple(queue))
+    found = told(*recorded, queue=tuple(queue))
     latest = {run.number: max(one.started for one in recorded if one.number == run.number) for run in recorded}
     more = [run for run in queue if run.started > latest.get(run.number, 0)]
     expected = [run for run in (*recorded, *more) if run.last > BEGIN]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
-from handwash import answers, render, run, siteinfo, world
+from handwash import answers, render, run, schedulers, world
 from handwash import since as words
 from handwash import usage as sums
 from handwash.config import Config
@@ -14,19 +13,17 @@ from handwash.exits import Exit
 from handwash.messages import _, ngettext
 from handwash.model import Unknown
 from handwash.render import harmless
-from handwash.schedulers import slurm, slurm_accounting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, Union
 
-    Runs = Union[tuple[sums.Run, ...], Unknown]
+    from handwash.schedulers.base import Scheduler
+
+    Said = Union[sums.Records, Unknown]
 
 # A busy database takes far longer than a check at login may: this many of its deadlines, half a minute by default.
 _PATIENCE = 10
-# A month of somebody who submits arrays of thousands; a job takes some 300 bytes.
-_OUTPUT_CAP = 64 * 1024 * 1024
 # On a terminal it is said then what is waited for.
 _NOTICE_S = 2.0
 # Narrower than these, a terminal has no room for when a job began, and then for its state and name.
@@ -39,71 +36,50 @@ def usage(settings: Config, as_json: bool, since: float | None) -> int:
     """What jobs have cost since a time (seconds since the epoch; None: the first of this month). 0 told, 3 only in part."""
     until = world.now()
     begin = words.parse(words.THIS_MONTH, until) if since is None else since
-    found = sums.usage(begin, until, *_ask(settings, begin, until))
+    scheduler = schedulers.here()
+    found = sums.usage(begin, until, *_ask(scheduler, settings, begin, until))
     if as_json:
         answers.show(_json(found))
     else:
-        _tell(found, by_default=since is None)
+        _tell(found, scheduler.records_name(), by_default=since is None)
     return Exit.UNKNOWN if found.doubts else Exit.CLEAN
 
 
-def _ask(settings: Config, begin: float, until: float) -> tuple[Runs, Runs]:
-    """What the accounting and the queue say, asked side by side, each once."""
-    if run.find("sacct") is None and run.find("squeue") is None and siteinfo.config_file() is None:
-        nothing = Unknown(_("Neither sacct nor squeue is here: there is no scheduler whose records could be read."))
-        return nothing, nothing
-    uid = world.uid()
-    delimiter = f"\x1f{os.urandom(6).hex()}\x1f"
+def _ask(scheduler: Scheduler, settings: Config, begin: float, until: float) -> tuple[Said, Said]:
+    """What is on record and what the queue shows, asked side by side, each once."""
     deadline = settings.deadline * _PATIENCE
-    sacct = slurm_accounting.sacct_argv(uid, begin, delimiter)
-    squeue = slurm_accounting.queue_argv(uid)
     said = run.looks(
-        {"sacct": lambda: _answer(sacct, deadline), "squeue": lambda: _answer(squeue, settings.deadline)},
+        {
+            "records": lambda: _plain(scheduler.records(begin, deadline)),
+            "queue": lambda: _plain(scheduler.shown(until, settings.deadline)),
+        },
         deadline,
-        (_NOTICE_S, lambda: _say_what_is_waited_for(deadline)) if sys.stderr.isatty() else None,
+        (_NOTICE_S, lambda: _say_what_is_waited_for(scheduler, deadline)) if sys.stderr.isatty() else None,
     )
-    accounting = _read(said["sacct"], lambda result: slurm_accounting.parse_sacct(result, delimiter))
-    if not isinstance(accounting, Unknown) and accounting and all(one.gpus == 0 for one in accounting):
-        accounting = _unless_unrecorded(accounting, settings.deadline)
-    return accounting, _read(said["squeue"], lambda result: slurm_accounting.parse_queue(result, until))
+    return _read(said["records"]), _read(said["queue"])
 
 
-def _say_what_is_waited_for(deadline: float) -> None:
-    sentence = _("Waiting for sacct, Slurm's accounting, for {seconds} s at most.")
-    render.warn(sentence.format(seconds=f"{deadline:g}"))
+def _say_what_is_waited_for(scheduler: Scheduler, deadline: float) -> None:
+    names = {"program": scheduler.recorder, "records": scheduler.records_name()}
+    if scheduler.recorder:
+        sentence = _("Waiting for {program}, {records}, for {seconds} s at most.")
+    else:
+        sentence = _("Waiting for {records} for {seconds} s at most.")
+    render.warn(sentence.format(**names, seconds=f"{deadline:g}"))
 
 
-def _answer(argv: list[str], timeout: float) -> tuple[Any, ...]:
-    if run.find(argv[0]) is None:
-        raise run.CouldNotTell(_("{program} is not on the PATH. Try `module load slurm`.").format(program=argv[0]))
-    env = run.clean_environment(slurm_accounting.ENVIRONMENT)
-    result = run.run(argv, timeout, env, cap=_OUTPUT_CAP)
-    return result.code, result.out, result.err, result.timed_out, result.capped
+def _plain(records: sums.Records) -> dict[str, Any]:
+    """Records as they travel from a look."""
+    return {**vars(records), "runs": [vars(one) for one in records.runs]}
 
 
-def _read(said: Any, reader: Callable[[run.Result], tuple[sums.Run, ...]]) -> Runs:
+def _read(said: Any) -> Said:
     if isinstance(said, Unknown):
         return said
-    try:
-        return reader(run.Result(*said))
-    except run.CouldNotTell as reason:
-        return Unknown(str(reason))
+    return sums.Records(**{**said, "runs": tuple(sums.Run(**one) for one in said["runs"])})
 
 
-def _unless_unrecorded(accounting: tuple[sums.Run, ...], timeout: float) -> Runs:
-    """No job with a GPU on record: either there was none, or this site does not put GPUs on record."""
-    try:
-        recorded = slurm_accounting.parse_recorded(run.run(slurm.scontrol_config_argv(), timeout))
-    except OSError:
-        recorded = None
-    if recorded:
-        return accounting
-    if recorded is None:
-        return Unknown(_("The accounting has no job with a GPU, and whether it records GPUs at all could not be told."))
-    return Unknown(_("This site's accounting does not record GPUs (AccountingStorageTRES is without gres/gpu)."))
-
-
-def _tell(found: sums.Usage, by_default: bool) -> None:
+def _tell(found: sums.Usage, records: str, by_default: bool) -> None:
     begin = _clock(found.since)
     if by_default:
         line = _("Since {time}, the first of this month. To count from another time: handwash usage --since 7d")
@@ -134,7 +110,7 @@ def _tell(found: sums.Usage, by_default: bool) -> None:
         render.say(sentence.format(count=earlier, time=begin))
     for why in found.doubts:
         render.say(_("could not tell: {why}").format(why=harmless(why, 500)))
-    _total(found)
+    _total(found, records)
 
 
 def _jobs(counted: list[sums.Counted]) -> None:
@@ -174,32 +150,22 @@ def _row(one: sums.Counted) -> tuple[str, ...]:
     )
 
 
-def _total(found: sums.Usage) -> None:
-    """The last lines: the sum, by whom, and what each further hour costs."""
+def _total(found: sums.Usage, records: str) -> None:
+    """The last lines: the sum, by which records, and what each further hour costs."""
     if found.gpu_hours is None:
         return
     many = 1 if _hours(found.gpu_hours, True) == "1.00" else 2
-    if found.source == "sacct":
-        whole, part = (
-            ngettext(
-                "Total: {hours} GPU-hour, by Slurm's accounting.",
-                "Total: {hours} GPU-hours, by Slurm's accounting.",
-                many,
-            ),
-            ngettext(
-                "At least {hours} GPU-hour, by Slurm's accounting.",
-                "At least {hours} GPU-hours, by Slurm's accounting.",
-                many,
-            ),
-        )
+    if found.recorded:
+        whole = ngettext("Total: {hours} GPU-hour, by {records}.", "Total: {hours} GPU-hours, by {records}.", many)
+        part = ngettext("At least {hours} GPU-hour, by {records}.", "At least {hours} GPU-hours, by {records}.", many)
     else:
         whole = part = ngettext(
-            "At least {hours} GPU-hour, by what the queue still shows: jobs that run, or ended minutes ago.",
-            "At least {hours} GPU-hours, by what the queue still shows: jobs that run, or ended minutes ago.",
+            "At least {hours} GPU-hour, by what the queue still shows: jobs that have left it are missing.",
+            "At least {hours} GPU-hours, by what the queue still shows: jobs that have left it are missing.",
             many,
         )
     line = part if found.doubts and not found.unsure else whole
-    render.say(render.style(line.format(hours=_hours(found.gpu_hours, True)), "bold", sys.stdout))
+    render.say(render.style(line.format(hours=_hours(found.gpu_hours, True), records=records), "bold", sys.stdout))
     if found.running:
         sentence = ngettext(
             "{count} of the jobs runs now; GPU-hours for each further hour: {gpus}",

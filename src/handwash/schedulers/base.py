@@ -1,13 +1,15 @@
 """What handwash asks of a batch scheduler. One class for each kind of it; which one is here: `schedulers.here`.
 
-Its methods are of two kinds. Those that look (`ask`, `evidence`, `steps`, `cancel`) may start programs, with `run.run`, and
-read files; the first two run in a child process with a deadline, so what they answer has to be plain data (`marshal`). Those
-that read are pure. Whoever could not tell raises `run.CouldNotTell` with a whole sentence: that is never an empty answer.
+Its methods are of two kinds. Those that look (`ask`, `evidence`, `steps`, `cancel`, `records`, `shown`) may start programs,
+with `run.run`, and read files. All but `steps` and `cancel` run in a child process with a deadline; what the first two answer
+has to be plain data (`marshal`), and so has what is in a `usage.Run`. Those that read are pure. Whoever could not tell raises
+`run.CouldNotTell` with a whole sentence: that is never an empty answer.
 """
 
 from __future__ import annotations
 
 from handwash.frozen import frozen
+from handwash.messages import _
 from handwash.run import CouldNotTell
 
 TYPE_CHECKING = False
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from handwash.model import Job, Site
     from handwash.schedulers.slurm_launchers import Step
+    from handwash.usage import Records
 
 
 @frozen
@@ -47,6 +50,8 @@ class Scheduler:
     waits_for_terminal = False
     # Whether handwash can be started on the other nodes of a job that one is in.
     reaches_nodes = False
+    # The program that answers `records`, for a person who waits for it.
+    recorder = ""
 
     def ask(self) -> Any:
         """What the scheduler says of this person's jobs."""
@@ -84,6 +89,45 @@ class Scheduler:
         """The parts of a running job that were started in it, each with the program that waits for it. `timeout`: seconds."""
         return ()
 
+    def records(self, begin: float, timeout: float) -> Records:
+        """What is on record of this person's jobs that ran at `begin` or later.
+
+        `begin`: seconds since the epoch; `timeout`: seconds. A scheduler that keeps nothing of jobs that have ended says so.
+        """
+        raise CouldNotTell(_("Of jobs that have ended nothing can be asked here: only those that run are counted."))
+
+    def records_name(self) -> str:
+        """What the scheduler's records are called, within a sentence."""
+        return _("the scheduler's records")
+
+    def shown(self, now: float, timeout: float) -> Records:
+        """The runs of the person's jobs that the queue shows. `now`: seconds since the epoch; `timeout`: seconds.
+
+        Here: those that `jobs` has, each as it is now. When a suspended one began is then not known, only for how long it ran.
+        """
+        from handwash import usage
+
+        jobs = [job for job in self.jobs(self.ask()) if job.state != "PENDING"]
+        runs = (
+            usage.Run(
+                id=job.id,
+                number=job.number,
+                state=job.state,
+                name=job.name,
+                partition=job.partition,
+                nodes=job.nodes,
+                gpus=job.gpus,
+                started=now - (job.elapsed_s or 0),
+                ended=None,
+                elapsed_s=job.elapsed_s or 0,
+                suspended_s=0,
+                by=self.name,
+            )
+            for job in jobs
+        )
+        doubts = usage.untimed([job.id for job in jobs if job.elapsed_s is None and job.gpus != 0])
+        return usage.Records(tuple(runs), self.name, tuple(doubts))
+
     def cancel(self, job: str) -> bool | None:
         """Cancels a job, and says whether it has left the queue then; None where that could not be told."""
         return None
@@ -111,4 +155,7 @@ class Unusable(Scheduler):
         raise CouldNotTell(self.why)
 
     def evidence(self) -> Any:
+        raise CouldNotTell(self.why)
+
+    def records(self, begin: float, timeout: float) -> Records:
         raise CouldNotTell(self.why)

@@ -41,7 +41,7 @@ ENDED = frozenset("FMX")
 # Resources under which sites count GPUs: PBS's own `ngpus` and `naccelerators`, and names like them that a site chose.
 _RESOURCES = {form: name for name in GPU_NAMES for form in (name, f"{name}s", f"n{name}", f"n{name}s")}
 # By how much the clocks of the server and of this host may differ.
-_CLOCKS_APART_S = 60
+CLOCKS_APART_S = 60
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -187,7 +187,7 @@ def elapsed(record: Mapping[str, str], now: float) -> int | None:
         return parse_time(record.get("resources_used.walltime", ""))
     # resources_used.walltime lags behind by minutes.
     started = parse_utc(record.get("stime", ""))
-    if started is None or started > now + _CLOCKS_APART_S:
+    if started is None or started > now + CLOCKS_APART_S:
         return None
     return max(0, int(now - started))
 

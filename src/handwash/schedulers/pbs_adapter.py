@@ -17,32 +17,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from handwash.usage import Records
+
 _CONFIG_CAP = 256 * 1024
 # MOM gives a job `kill_delay`, 10 s by default, between TERM and KILL; it was gone after 11 s, once after 21 (23.06).
 _PATIENCE_S = 30.0
 _PAUSE_S = 1.0
 _ASK_TIMEOUT_S = 6.0
+# For two weeks of somebody who submits arrays of thousands; a job takes 2 KB, or what `qsub -V` makes of it.
+_RECORDS_CAP = 64 * 1024 * 1024
 
 
 class Pbs(Scheduler):
     name = "PBS"
     variables = tuple(name.encode() for name in pbs_node.VARIABLES)
     waits_for_terminal = True
+    recorder = "qstat"
 
     def ask(self) -> dict[str, Any]:
         """Qstat's answers as they came, and whether this shell is in a control group of PBS's."""
         tracking = "session" if pbs_node.job_in_cgroup(_text(procfs.groups("self"))) is None else "cgroup"
-        if command("qstat") is None:
-            raise run.CouldNotTell(_("qstat is not on the PATH, though this is a PBS cluster. Try `module load pbs`."))
-        user = world.user_name(world.uid())
-        asked = world.now()
-        result = _run(pbs.jobs_argv(user), 60)
-        try:
-            begun = pbs.parse_jobs(result, user, asked).begun
-        except run.CouldNotTell:
-            begun = False  # its reader says so again, where the sentence reaches somebody
-        subjobs = _run(pbs.subjobs_argv(user), 60) if begun else None
-        return {"user": user, "asked": asked, "tracking": tracking, "jobs": _plain(result), "subjobs": _plain(subjobs)}
+        return {"tracking": tracking, **_queue(60)}
 
     def jobs(self, said: dict[str, Any]) -> tuple[Job, ...]:
         user, asked = said["user"], said["asked"]
@@ -96,6 +91,35 @@ class Pbs(Scheduler):
         job = pbs_node.job_in_environment(variables)
         return job, None, None if job is None else "environment"
 
+    def records(self, begin: float, timeout: float) -> Records:
+        from handwash.frozen import replace
+        from handwash.schedulers import pbs_accounting
+
+        _check_command()
+        user, asked = world.user_name(world.uid()), world.now()
+        result = _run(pbs_accounting.history_argv(user), timeout, _RECORDS_CAP)
+        found = pbs_accounting.parse_history(result, user, asked, begin)
+        try:
+            kept = pbs_accounting.parse_kept(_run(pbs_accounting.server_argv(), _ASK_TIMEOUT_S))
+            missing = pbs_accounting.forgotten(kept, begin, asked)
+        except run.CouldNotTell as reason:
+            missing = (str(reason),)
+        return replace(found, doubts=(*found.doubts, *missing))
+
+    def records_name(self) -> str:
+        return _("PBS's job history")
+
+    def shown(self, now: float, timeout: float) -> Records:
+        from handwash.schedulers import pbs_accounting
+        from handwash.usage import Records
+
+        said = _queue(timeout)
+        answers = (run.Result(*said[name]) for name in ("jobs", "subjobs") if said[name] is not None)
+        parts = [pbs_accounting.parse_history(answer, said["user"], said["asked"]) for answer in answers]
+        # A job begun between the two is in both.
+        runs = {one.id: one for part in parts for one in part.runs}
+        return Records(tuple(runs.values()), "qstat", tuple(doubt for part in parts for doubt in part.doubts))
+
     def cancel(self, job: str) -> bool | None:
         word = pbs_job.parse_cancel(_ask(pbs_job.cancel_argv(job)), job).word
         limit = world.monotonic() + _PATIENCE_S
@@ -133,9 +157,30 @@ def command(name: str) -> str | None:
     return found if config is None else run.find(name, config.commands)
 
 
-def _run(argv: Sequence[str], timeout: float) -> run.Result:
+def _check_command() -> None:
+    """Raises CouldNotTell where there is no qstat."""
+    if command("qstat") is None:
+        raise run.CouldNotTell(_("qstat is not on the PATH, though this is a PBS cluster. Try `module load pbs`."))
+
+
+def _queue(timeout: float) -> dict[str, Any]:
+    """Qstat's answers about the person's jobs as they came, whose they are, and when it was asked. `timeout`: seconds each."""
+    _check_command()
+    user = world.user_name(world.uid())
+    asked = world.now()
+    result = _run(pbs.jobs_argv(user), timeout)
+    try:
+        begun = pbs.parse_jobs(result, user, asked).begun
+    except run.CouldNotTell:
+        begun = False  # its reader says so again, where the sentence reaches somebody
+    subjobs = _run(pbs.subjobs_argv(user), timeout) if begun else None
+    return {"user": user, "asked": asked, "jobs": _plain(result), "subjobs": _plain(subjobs)}
+
+
+def _run(argv: Sequence[str], timeout: float, cap: int = run.OUTPUT_CAP) -> run.Result:
     """Raises OSError."""
-    return run.run([command(argv[0]) or argv[0], *argv[1:]], timeout, run.clean_environment(pbs.ENVIRONMENT))
+    words = [command(argv[0]) or argv[0], *argv[1:]]
+    return run.run(words, timeout, run.clean_environment(pbs.ENVIRONMENT), cap)
 
 
 def _ask(argv: Sequence[str]) -> run.Result:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from handwash.schedulers.slurm_launchers import Step
+    from handwash.usage import Records
 
 _SLURMD_SIGNS = (
     "/run/slurmd.pid",
@@ -25,12 +26,16 @@ _SLURMD_SIGNS = (
     "/sys/fs/cgroup/system.slice/slurmd.service",
     "/sys/fs/cgroup/systemd/system.slice/slurmd.service",
 )
+# For the records of a month of somebody who submits arrays of thousands; a job takes some 300 bytes.
+_RECORDS_CAP = 64 * 1024 * 1024
+_CONFIG_TIMEOUT_S = 3.0
 
 
 class Slurm(Scheduler):
     name = "Slurm"
     variables = (b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURMD_NODENAME")
     reaches_nodes = True
+    recorder = "sacct"
 
     def ask(self) -> dict[str, Any]:
         """Squeue's answer as it came, and the process tracking. No scheduler at all is an answer: no jobs."""
@@ -125,6 +130,28 @@ class Slurm(Scheduler):
             sentence = _("The steps of job {job} could not be told: {said}")
             raise run.CouldNotTell(sentence.format(job=job, said=f"scontrol: {error.strerror}")) from None
 
+    def records(self, begin: float, timeout: float) -> Records:
+        from handwash.schedulers import slurm_accounting
+        from handwash.usage import Records
+
+        delimiter = f"\x1f{os.urandom(6).hex()}\x1f"
+        runs = slurm_accounting.parse_sacct(
+            _past(slurm_accounting.sacct_argv(world.uid(), begin, delimiter), timeout), delimiter
+        )
+        if runs and all(one.gpus == 0 for one in runs):
+            _check_recorded()
+        return Records(runs, "sacct")
+
+    def records_name(self) -> str:
+        return _("Slurm's accounting")
+
+    def shown(self, now: float, timeout: float) -> Records:
+        from handwash.schedulers import slurm_accounting
+        from handwash.usage import Records
+
+        result = _past(slurm_accounting.queue_argv(world.uid()), timeout)
+        return Records(slurm_accounting.parse_queue(result, now), "squeue")
+
     def cancel(self, job: str) -> bool | None:
         return cancel(job)
 
@@ -147,6 +174,37 @@ def cancel(job: str, step: str = "") -> bool | None:
     confirm.ask(slurm_step.cancel_argv(target, whole_job=not step))
     word = confirm.confirm(target, urgent=False).answer.word
     return {slurm_step.GONE: True, slurm_step.THERE: False}.get(word)
+
+
+def _past(argv: list[str], timeout: float) -> run.Result:
+    """sacct's or squeue's answer about the past, in UTC."""
+    from handwash.schedulers import slurm_accounting
+
+    if run.find("sacct") is None and run.find("squeue") is None and siteinfo.config_file() is None:
+        raise run.CouldNotTell(
+            _("Neither sacct nor squeue is here: there is no scheduler whose records could be read.")
+        )
+    if run.find(argv[0]) is None:
+        raise run.CouldNotTell(_("{program} is not on the PATH. Try `module load slurm`.").format(program=argv[0]))
+    return run.run(argv, timeout, run.clean_environment(slurm_accounting.ENVIRONMENT), cap=_RECORDS_CAP)
+
+
+def _check_recorded() -> None:
+    """No job with a GPU on record: either there was none, or this site does not put GPUs on record. Raises CouldNotTell."""
+    from handwash.schedulers import slurm_accounting
+
+    try:
+        recorded = slurm_accounting.parse_recorded(run.run(slurm.scontrol_config_argv(), _CONFIG_TIMEOUT_S))
+    except OSError:
+        recorded = None
+    if recorded is None:
+        raise run.CouldNotTell(
+            _("The accounting has no job with a GPU, and whether it records GPUs at all could not be told.")
+        )
+    if not recorded:
+        raise run.CouldNotTell(
+            _("This site's accounting does not record GPUs (AccountingStorageTRES is without gres/gpu).")
+        )
 
 
 def _proctrack() -> str | None:

@@ -93,7 +93,7 @@ def row(job: dict[str, Any]) -> str:
 
 def qstat(folder: Path, words: list[str]) -> int:
     try:
-        options, ids = getopt.gnu_getopt(words, "fwtxru:")
+        options, ids = getopt.gnu_getopt(words, "fwtxru:B")
     except getopt.GetoptError as error:
         sys.stderr.write(f"qstat: invalid option -- '{error.opt}'\n{USAGE}")
         return 2
@@ -104,6 +104,9 @@ def qstat(folder: Path, words: list[str]) -> int:
         if state["is"] == "down":
             sys.stderr.write("Connection refused\n")
             return complain("qstat", f"cannot connect to server {server} (errno=15010)", CONNECT)
+        if "-B" in given:
+            show_server(state, given)
+            return 0
     if not ids:
         if "-x" in given and not history:
             return complain("qstat", "PBS is not configured to maintain job history ", 0)
@@ -154,6 +157,23 @@ def show(jobs: list[dict[str, Any]], given: dict[str, str]) -> None:
         raise SystemExit("the stand-in has -u and -r with -f alone")
     elif jobs:
         sys.stdout.write(TABLE + RULE + "".join(map(row, jobs)))
+
+
+def show_server(state: dict[str, Any], given: dict[str, str]) -> None:
+    """`qstat -B -f`: what is set of the server's attributes, as everybody may read it."""
+    if "-f" not in given:
+        raise SystemExit("the stand-in has -B with -f alone")
+    kept = state["history_duration"]
+    attributes = {
+        "server_state": "Active",
+        "server_host": state["server"],
+        "scheduling": "True",
+        "default_queue": "workq",
+        **({"job_history_enable": "True"} if state["history"] else {}),
+        **({"job_history_duration": kept} if kept else {}),
+    }
+    lines = [f"Server: {state['server']}", *(f"    {name} = {value}" for name, value in attributes.items())]
+    sys.stdout.write("\n".join(lines) + "\n\n")
 
 
 def with_server(word: str, server: str) -> str:

@@ -205,7 +205,8 @@ def record(job: str, wanted: Wanted, server: str, node: str) -> dict[str, Any]:
     began = state in ("R", "S", "E", "F")
     started = time.time() if wanted.started is None else wanted.started
     chunk = "ncpus=1" + (f":ngpus={wanted.gpus}" if wanted.gpus else "")
-    used = {"cpupercent": "0", "cput": "00:00:00", "mem": "0kb", "ncpus": "1", "vmem": "0kb", "walltime": "00:00:00"}
+    wall = hours(max(0, int(time.time() - started))) if state == "R" else "00:00:00"
+    used = {"cpupercent": "0", "cput": "00:00:00", "mem": "0kb", "ncpus": "1", "vmem": "0kb", "walltime": wall}
     kept = f"localhost:{home}/{name}"
     by_owner = f",{wanted.variables}" if wanted.variables else ""
     found: dict[str, Any] = {

@@ -1,14 +1,14 @@
-"""One job of PBS, its node and its record: gone, there or unknown; whose a process is; what it has cost."""
+"""One job of PBS, and its node: gone, there or unknown; whose a process is."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.unit.test_pbs_parsers import NOW, answer, record, values
+from tests.unit.test_pbs_parsers import answer, record
 
-from handwash.run import CouldNotTell, Result
-from handwash.schedulers import pbs_accounting, pbs_job, pbs_node
+from handwash.run import Result
+from handwash.schedulers import pbs_job, pbs_node
 from handwash.schedulers.slurm_step import GONE, THERE, UNKNOWN
 
 DOWN = b"Connection refused\nqstat: cannot connect to server vm (errno=15010)\n"
@@ -146,84 +146,3 @@ def test_any_configuration(text: str, value: str) -> None:
     """Any text is a configuration, if need be of nothing; commands are looked for in an absolute folder alone."""
     found = pbs_node.parse_config(f"{text}\nPBS_START_MOM={value}\nPBS_EXEC={value}\n")
     assert found.commands == "" or found.commands.startswith("/")
-
-
-def runs(text: str, err: bytes = b"") -> tuple:
-    return pbs_accounting.parse_history(answer(text, err), "alice", NOW).runs
-
-
-OVER = {"obittime": "Mon Nov 30 15:59:20 2026", "resources_used__walltime": "00:00:55", "job_state": "F"}
-
-
-def test_a_finished_run() -> None:
-    """From its start to its obituary; the time that PBS counted, without the rest of it."""
-    (run,) = runs(record(Exit_status="0", **OVER))
-    assert (run.id, run.number, run.state, run.by, run.gpus) == ("90.vm", "90.vm", "COMPLETED", "qstat", 3)
-    assert (run.started, run.ended, run.elapsed_s, run.suspended_s) == (NOW - 100, NOW - 40, 55, 0)
-    assert not run.lost and not run.running
-
-
-def test_an_end_on_old_releases() -> None:
-    """Without an obituary's time, when its record last changed."""
-    row = record(**{**OVER, "obittime": None, "mtime": "Mon Nov 30 15:59:21 2026"})
-    assert [run.ended for run in runs(row)] == [NOW - 39]
-
-
-def test_a_suspension() -> None:
-    """The time that is missing between a run's ends is one; some seconds of delay are none."""
-    begun = {**OVER, "stime": "Mon Nov 30 15:00:00 2026"}
-    assert [run.suspended_s for run in runs(record(**begun))] == [59 * 60 + 20 - 55]
-
-
-@pytest.mark.parametrize(
-    ("status", "state"), [("0", "COMPLETED"), ("-29", "TIMEOUT"), ("271", "FAILED"), ("", "FAILED")]
-)
-def test_how_it_ended(status: str, state: str) -> None:
-    """By its exit status, as measured."""
-    assert runs(record(Exit_status=status, **OVER))[0].state == state
-
-
-def test_a_run_that_goes_on() -> None:
-    """It has no end, and has cost until now."""
-    (run,) = runs(record())
-    assert run.running and (run.started, run.ended, run.elapsed_s, run.last) == (NOW - 100, None, 100, NOW)
-
-
-def test_what_never_ran() -> None:
-    """Nothing of a job that waits or was deleted while it did, of an array as a whole, of somebody else's."""
-    rows = (
-        record("1.vm", job_state="Q", stime=None),
-        record("2.vm", job_state="F", stime=None),
-        *(record("3[].vm", job_state=letter) for letter in "BF"),
-        record("3[4].vm", job_state="Q"),
-        record("5.vm", job_state="M"),
-        record("6.vm", Job_Owner="bob@login1"),
-    )
-    assert runs("".join(rows)) == ()
-
-
-def test_an_end_without_a_time() -> None:
-    """A subjob of which only its array's record is left: named as not counted, rather than as nothing."""
-    (run,) = runs(record("3[1].vm", job_state="X", resources_used__walltime=None))
-    assert run.lost and run.ended is None
-
-
-def test_no_history() -> None:
-    """A PBS that keeps none says so with exit code 0: that is no empty record."""
-    with pytest.raises(CouldNotTell, match="job_history_enable"):
-        runs("", b"qstat: PBS is not configured to maintain job history \n")
-    for bad in (answer("", DOWN, 255), answer(record()[:-1]), answer(record(stime="whenever"))):
-        with pytest.raises(CouldNotTell):
-            pbs_accounting.parse_history(bad, "alice", NOW)
-
-
-@given(
-    st.dictionaries(st.sampled_from(["stime", "obittime", "mtime", "job_state", "resources_used__walltime"]), values)
-)
-def test_any_record(changes: dict[str, str]) -> None:
-    """Nonsense is a run, none, or could not tell; what has ended without a time is not counted."""
-    try:
-        found = runs(record(**{**OVER, **changes}))
-    except CouldNotTell:
-        return
-    assert all(run.lost or run.ended is not None or run.running for run in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from handwash import judge, schedulers, survey, world
+from handwash.commands import usage as command
+from handwash.config import Config
 from handwash.frozen import replace
 from handwash.model import Survey, Unknown
 
@@ -59,6 +62,46 @@ def test_an_answer_that_cannot_be_read(queue: Path, said: str) -> None:
     """That is no empty queue."""
     queue.write_text(said)
     assert isinstance(look().jobs, Unknown)
+
+
+def test_what_its_jobs_cost(queue: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Those that run, and that it is at least, for nobody has said what those have cost that are over."""
+    queue.write_text("7 run 2 3600 n1,n2 my job\n8 wait 4 0  later\n9 suspended 1 1800 n1 other\n")
+    assert command.usage(Config(), as_json=True, since=world.now() - 86400) == 3
+    answer = json.loads(capfd.readouterr().out)
+    assert (answer["known"], answer["source"], answer["gpus_now"], answer["gpu_hours"]) == (False, "jobq", 2, 2.5)
+    assert {item["id"]: item["state"] for item in answer["items"]} == {"7": "RUNNING", "9": "SUSPENDED"}
+    assert command.usage(Config(), as_json=False, since=world.now() - 86400) == 3
+    out = capfd.readouterr().out
+    assert "At least 2.50 GPU-hours, by what the queue still shows" in out and out.count("could not tell") == 1
+    # No answer is no number.
+    queue.write_text("gibberish\n")
+    assert command.usage(Config(), as_json=True, since=world.now() - 86400) == 3
+    answer = json.loads(capfd.readouterr().out)
+    assert (answer["gpu_hours"], answer["source"]) == (None, None) and "cannot be read" in answer["why"]
+
+
+def test_a_job_of_which_nobody_knows_since_when(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there, holds its GPUs, and has cost at least nothing."""
+    queue.write_text("7 run 2 3600 n1 my job\n")
+    here = schedulers.here()
+    jobs = here.jobs(here.ask())
+    monkeypatch.setattr(type(here), "jobs", lambda _self, _said: tuple(replace(job, elapsed_s=None) for job in jobs))
+    found = here.shown(1000.0, 1.0)
+    assert [(run.started, run.elapsed_s, run.running) for run in found.runs] == [(1000.0, 0, True)]
+    assert len(found.doubts) == 1 and "7" in found.doubts[0]
+
+
+def test_a_module_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """The reason, once, and no number."""
+    schedulers.choose("no_such_module_anywhere")
+    try:
+        assert command.usage(Config(), as_json=True, since=world.now() - 86400) == 3
+    finally:
+        schedulers.choose("")
+        schedulers._known.pop("no_such_module_anywhere", None)
+    answer = json.loads(capfd.readouterr().out)
+    assert answer["gpu_hours"] is None and answer["why"].count("no_such_module_anywhere") == 2
 
 
 def test_what_is_left_of_a_job_and_what_lives(queue: Path) -> None:

@@ -7,11 +7,11 @@ import subprocess
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.contract.test_front_door import NAME, World, shape
-from tests.contract.test_usage import ITEM, USAGE
+from tests.contract.test_usage import ITEM, USAGE, Records, on_a_terminal
 from tests.testbed.pbs import Pbs, hours, me
 
 HOUR = 3600
@@ -268,6 +268,12 @@ def test_the_server_is_down(site: Site) -> None:
     code, answer = site.ask(HANDWASH_DEADLINE="0.15")
     assert time.monotonic() - begun < 1.5 + 2
     assert (code, answer["gpu_hours"]) == (3, None) and "did not answer in time" in answer["why"]
+
+
+def test_a_person_who_waits_is_told_for_what(site: Site) -> None:
+    site.pbs.hang()
+    shown = on_a_terminal(cast(Records, site), 80, "--since", "24h", HANDWASH_DEADLINE="0.3")
+    assert shown.startswith("Waiting for qstat, PBS's job history, for 3 s at most.\n")
 
 
 LIARS = {

@@ -189,7 +189,7 @@ def test_how_far_back_is_not_told(site: Site) -> None:
         "exit 1",
         "echo oops >&2",
         "exec /bin/true",
-        "echo Server: vm; echo '    job_history_duration = soon'",
+        "$real \"$@\"; echo '    job_history_duration = soon'",
     ):
         site.qstat(f'case "$*" in *-B*) {trouble} ;; *) exec $real "$@" ;; esac')
         code, answer = site.ask()

@@ -152,15 +152,18 @@ def test_moved() -> None:
     assert not told(record("5[].vm", job_state="M")).doubts
 
 
-SERVER = "Server: vm\n    server_state = Active\n    acl_users = a,b,\n\tjob_history_duration = 00:00:01,c\n{}\n\n"
+SERVER = (
+    "Server: vm\n    server_state = Active\n    acl_users = a,b,\n\tjob_history_duration = 00:00:01,c\n"
+    "    pbs_version = 23.06.06\n{}\n\n"
+)
 
 
 @pytest.mark.parametrize(
-    ("line", "seconds"), [("", 1209600), ("    job_history_duration = 8760:00:00\n", 31536000), ("    x = 5", 1209600)]
+    ("line", "seconds"),
+    [("", 1209600), ("    job_history_duration = 8760:00:00\n", 31536000), ("    x = 5\n", 1209600)],
 )
 def test_for_how_long_it_is_kept(line: str, seconds: int) -> None:
     """By the server's own attribute, two weeks where the site has not set it."""
-    assert pbs_accounting.server_argv() == ["qstat", "-B", "-f"]
     assert pbs_accounting.parse_kept(answer(SERVER.format(line))) == seconds
 
 

@@ -12,7 +12,7 @@ import time
 from handwash.frozen import frozen
 from handwash.messages import _, ngettext
 from handwash.run import CouldNotTell
-from handwash.schedulers import pbs
+from handwash.schedulers import pbs, pbs_limits
 from handwash.schedulers.slurm import digits
 from handwash.usage import Records, Run, named, untimed
 
@@ -52,11 +52,6 @@ def history_argv(user: str) -> list[str]:
     return ["qstat", "-x", "-t", "-f", "-w", "-u", user]
 
 
-def server_argv() -> list[str]:
-    """The server's own attributes; what is set of them everybody may read (master_svr_attr_def.xml)."""
-    return ["qstat", "-B", "-f"]
-
-
 def parse_history(result: Result, user: str, now: float, begin: float = 0.0) -> Records:
     """The runs in qstat's answer of `now` (seconds since the epoch); of `pbs.jobs_argv` and `pbs.subjobs_argv` too.
 
@@ -86,17 +81,18 @@ def parse_history(result: Result, user: str, now: float, begin: float = 0.0) -> 
 
 
 def parse_kept(result: Result) -> int:
-    """For how many seconds the server keeps a finished job. Raises CouldNotTell."""
-    words = result.err.decode("utf-8", "replace").strip()
-    lines = result.out.decode("utf-8", "replace").split("\n")
-    if result.timed_out or result.code != 0 or words or not lines[0].startswith("Server: "):
-        said = words.splitlines()[-1] if words else _("no reason given")
-        raise CouldNotTell(_("For how long PBS keeps finished jobs could not be told: {said}").format(said=said))
-    # The lines that go on with a longer value begin with a tab.
-    found = [line.partition(" = ")[2] for line in lines if line.startswith("    job_history_duration = ")]
-    kept = pbs.parse_time(found[0]) if found else _KEPT_S
+    """For how many seconds the server keeps a finished job, by its answer to `pbs_limits.server_argv`. Raises CouldNotTell.
+
+    What is set of its attributes everybody may read (master_svr_attr_def.xml).
+    """
+    sentence = _("For how long PBS keeps finished jobs could not be told: {said}")
+    try:
+        said = pbs_limits.parse_server(result).get("job_history_duration")
+    except CouldNotTell as reason:
+        raise CouldNotTell(sentence.format(said=reason)) from None
+    kept = _KEPT_S if said is None else pbs.parse_time(said)
     if kept is None:
-        raise CouldNotTell(_("For how long PBS keeps finished jobs could not be told: {said}").format(said=found[0]))
+        raise CouldNotTell(sentence.format(said=said))
     return kept
 
 

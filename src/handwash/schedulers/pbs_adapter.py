@@ -93,14 +93,14 @@ class Pbs(Scheduler):
 
     def records(self, begin: float, timeout: float) -> Records:
         from handwash.frozen import replace
-        from handwash.schedulers import pbs_accounting
+        from handwash.schedulers import pbs_accounting, pbs_limits
 
         _check_command()
         user, asked = world.user_name(world.uid()), world.now()
         result = _run(pbs_accounting.history_argv(user), timeout, _RECORDS_CAP)
         found = pbs_accounting.parse_history(result, user, asked, begin)
         try:
-            kept = pbs_accounting.parse_kept(_run(pbs_accounting.server_argv(), _ASK_TIMEOUT_S))
+            kept = pbs_accounting.parse_kept(_run(pbs_limits.server_argv(), _ASK_TIMEOUT_S))
             missing = pbs_accounting.forgotten(kept, begin, asked)
         except run.CouldNotTell as reason:
             missing = (str(reason),)

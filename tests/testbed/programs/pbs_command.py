@@ -169,6 +169,7 @@ def show_server(state: dict[str, Any], given: dict[str, str]) -> None:
         "server_host": state["server"],
         "scheduling": "True",
         "default_queue": "workq",
+        "pbs_version": "23.06.06",
         **({"job_history_enable": "True"} if state["history"] else {}),
         **({"job_history_duration": kept} if kept else {}),
     }

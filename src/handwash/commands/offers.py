@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from handwash import giveback, judge, remarks, render, run, survey, tell, tell_clean, world
+from handwash import giveback, judge, remarks, render, run, slurm_names, survey, tell, tell_clean, world
 from handwash.config import Config
 from handwash.frozen import frozen, replace
 from handwash.messages import _
@@ -127,7 +127,9 @@ def _steps(settings: Config, job: str) -> tuple[Step, ...]:
         return slurm_launchers.parse_steps(run.run(slurm_launchers.steps_argv(job), settings.deadline), job)
     except OSError as error:
         sentence = _("The steps of job {job} could not be told: {said}")
-        raise run.CouldNotTell(sentence.format(job=job, said=f"scontrol: {error.strerror}")) from None
+        raise run.CouldNotTell(
+            sentence.format(job=job, said=f"{slurm_names.name('scontrol')}: {error.strerror}")
+        ) from None
 
 
 def _processes(settings: Config) -> tuple[Process, ...]:

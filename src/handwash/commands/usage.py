@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from handwash import answers, render, run, siteinfo, world
+from handwash import answers, render, run, siteinfo, slurm_names, world
 from handwash import since as words
 from handwash import usage as sums
 from handwash.config import Config
@@ -75,7 +75,9 @@ def _say_what_is_waited_for(deadline: float) -> None:
 
 def _answer(argv: list[str], timeout: float) -> tuple[Any, ...]:
     if run.find(argv[0]) is None:
-        raise run.CouldNotTell(_("{program} is not on the PATH. Try `module load slurm`.").format(program=argv[0]))
+        raise run.CouldNotTell(
+            _("{program} is not on the PATH. Try `module load slurm`.").format(program=slurm_names.name(argv[0]))
+        )
     env = run.clean_environment(slurm_accounting.ENVIRONMENT)
     result = run.run(argv, timeout, env, cap=_OUTPUT_CAP)
     return result.code, result.out, result.err, result.timed_out, result.capped

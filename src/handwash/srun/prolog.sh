@@ -39,9 +39,12 @@ if [ "${0##*/}" = prolog.sh ]; then
         "${_handwash_lines[7]}" "${_handwash_lines[8]}" 2>&1
     )
     _handwash_status=$?
-    _handwash_name=${_handwash_lines[9]##*/}
-    _handwash_words=${_handwash_words//$'\n'"$_handwash_name: "/$'\n'$_handwash_srun: }
-    [ -z "$_handwash_words" ] || printf '%s\n' "${_handwash_words/#"$_handwash_name: "/$_handwash_srun: }" >&2
+    # It calls itself by Slurm's own name, whatever it is called (22.05), or by that.
+    for _handwash_name in sbcast "${_handwash_lines[9]##*/}"; do
+      _handwash_words=${_handwash_words//$'\n'"$_handwash_name: "/$'\n'$_handwash_srun: }
+      _handwash_words=${_handwash_words/#"$_handwash_name: "/$_handwash_srun: }
+    done
+    [ -z "$_handwash_words" ] || printf '%s\n' "$_handwash_words" >&2
     # The status is a Slurm error number cut to eight bits: it may be 0 where a node has refused.
     case $_handwash_status/$_handwash_words in
       0/*REQUEST_FILE_BCAST*) ;;

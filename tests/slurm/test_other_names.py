@@ -175,6 +175,28 @@ def test_a_killed_srun(site: Site) -> None:
     assert site.cluster.jobs() == []
 
 
+def test_a_job_that_may_be_somebody_elses_is_left_alone(site: Site) -> None:
+    """One in which a living yhrun may sit: nothing is cancelled, and the receipt says so."""
+    sits = f"env -u SLURM_PROLOG {site.bin}/yhrun -J true -n1 -w n1 --overcommit sleep 60 >yhrun.log 2>&1 &"
+    there = f"until {site.bin}/yhqueue -h -t R -o %j | grep -q true; do sleep 0.1; done"
+    done = site.run("safe-srun", "true", **site.first("yhrun", f"{sits}\n{there}\nkill -KILL $$"))
+    assert "could not tell which job this was, so nothing is confirmed; see `yhqueue --me`" in done.stderr, done
+    (job,) = site.cluster.jobs()
+    site.run("yhcancel", job.id)
+    assert site.cluster.wait_no_jobs(20)
+
+
+def test_the_sites_prolog_is_asked_for(site: Site) -> None:
+    """By yhcontrol, where it is not remembered."""
+    home = site.cluster.home("alice")
+    (home / "prolog").write_text("#!/bin/sh\necho the prolog >&2\n")
+    (home / "prolog").chmod(0o755)
+    env = site.first("yhcontrol", f"printf '%s\\n' 'ProctrackType = proctrack/pgid' 'SrunProlog = {home}/prolog'")
+    done = site.run("safe-srun", "-w", "n1", "true", **env, XDG_STATE_HOME=f"{home}/state")
+    assert done.stderr.startswith("the prolog\n"), done
+    site.run("rm", "-r", "state", "prolog")
+
+
 def test_a_step_whose_daemon_is_killed(site: Site) -> None:
     """The guardian on the node gives the job back, by yhcancel."""
     cluster = site.cluster

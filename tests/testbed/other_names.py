@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,12 +15,15 @@ _WHERE = ("/usr/local/bin", "/usr/bin", "/bin")
 
 
 def links(folder: Path, names: Mapping[str, str] = TIANHE) -> Path:
-    """The folder, new, with a link to every program of this machine: to Slurm's by these names, without them not at all."""
+    """The folder, new, with a link to every program of this machine, Slurm's left out, which are copied under these names."""
     folder.mkdir()
     folder.chmod(0o755)
     for place in map(Path, _WHERE):
         for path in place.iterdir() if place.is_dir() else ():
-            link = folder / (names.get(path.name, "") if path.name in SLURM else path.name)
-            if link != folder and not link.is_symlink():
-                link.symlink_to(path)
+            if path.name not in SLURM and not (folder / path.name).is_symlink():
+                (folder / path.name).symlink_to(path)
+    for program, name in names.items():
+        found = shutil.which(program, path=":".join(_WHERE))
+        if found is not None:
+            shutil.copy(found, folder / name)
     return folder

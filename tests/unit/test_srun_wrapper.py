@@ -236,6 +236,17 @@ def test_a_script_named_srun_that_starts_it(installation: Installation, state: s
         assert done.returncode == 125 and "srun" in done.stderr
 
 
+@by_either_name
+def test_the_real_one_starts_programs_too(installation: Installation) -> None:
+    """It is no script that goes round in a circle: what it starts finds it again."""
+    real = installation.prefix / "fake" / installation.srun
+    shutil.copy("/bin/bash", real)
+    mark = f"{os.uname().nodename} {os.getpid()} {real}"
+    code = f"'{installation.wrapper}' -c 'echo inner; exit 5'; exit $?"
+    done = installation.run("-c", code, wrapper=real, HANDWASH_SRUN=mark, HANDWASH_DISABLE="1")
+    assert (done.returncode, done.stdout, done.stderr) == (5, "inner\n", "")
+
+
 def test_a_name_that_only_the_settings_know(tmp_path: Path) -> None:
     """Working, and switched off by the variable, which else reads no file."""
     installation = Installation(tmp_path / "a prefix", srun="run-it")

@@ -226,11 +226,13 @@ def test_a_job_that_nobody_sits_in(site: Site) -> None:
     cluster = site.cluster
     job = site.run("yhalloc", "--no-shell", "--gres=gpu:1", "-w", "n1").stderr.split("job allocation ")[1].split()[0]
     with cluster.popen(["yhrun", f"--jobid={job}", "sleep", "109.2"], user="alice", env=site.env) as running:
-        assert wait_until(lambda: _sleepers(cluster, "109.2"), 20)
-        said = site.run("handwash", "clean")
-        assert "nobody" not in said.stdout.lower(), said
-        site.run("yhcancel", f"{job}.0")
-        running.wait(20)
+        try:
+            assert wait_until(lambda: _sleepers(cluster, "109.2"), 20)
+            said = site.run("handwash", "clean")
+            assert "nobody" not in said.stdout.lower(), said
+        finally:
+            site.run("yhcancel", f"{job}.0")
+            running.wait(20)
     said = site.run("handwash", "clean")
     assert f"end it with: yhcancel {job}" in said.stdout, said
     shell = pexpect.spawn(

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,24 +21,24 @@ RELEASE = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 class Installation:
     """A prefix with the wrapper, a console script and the package, as an installer lays them out.
 
-    `srun`: what the real one is called; no other one is on PATH then.
+    `srun`: what the real one is called; `rest`: the folders behind it on PATH.
     """
 
-    def __init__(self, prefix: Path, interpreter: str = sys.executable, srun: str = "srun") -> None:
+    def __init__(self, prefix: Path, srun: str = "srun", rest: str = "/usr/bin:/bin") -> None:
         self.prefix = prefix
         self.bin = prefix / "bin"
         self.bin.mkdir(parents=True)
         self.wrapper = self.bin / "safe-srun"
         shutil.copy(WRAPPER, self.wrapper)
-        self.console_script(f"#!{interpreter}\n")
+        self.console_script(f"#!{sys.executable}\n")
         self.package = self.add_package(RELEASE)
         fake = prefix / "fake"
         fake.mkdir()
         (fake / srun).write_text('#!/bin/sh\necho "plain srun: $*"\nexit 17\n')
         (fake / srun).chmod(0o755)
         self.srun = srun
-        self.rest = "/usr/bin:/bin" if srun == "srun" else str(other_names.links(prefix / "links", {}))
-        self.env = {"PATH": f"{fake}:{self.rest}", "HOME": str(prefix), "LANG": "C.UTF-8"}
+        self.rest = rest
+        self.env = {"PATH": f"{fake}:{rest}", "HOME": str(prefix), "LANG": "C.UTF-8"}
 
     def console_script(self, head: str) -> None:
         (self.bin / "handwash").write_text(f"{head}# -*- coding: utf-8 -*-\n")
@@ -66,9 +68,18 @@ class Installation:
         assert (done.returncode, done.stdout) == (5, "here\n")
 
 
+@pytest.fixture(scope="module")
+def without_srun() -> Iterator[str]:
+    """A folder with the programs of this machine, Slurm's left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield str(other_names.links(Path(folder) / "bin", {}))
+
+
 @pytest.fixture
 def installation(tmp_path: Path, request: pytest.FixtureRequest) -> Installation:
-    return Installation(tmp_path / "a prefix", srun=getattr(request, "param", "srun"))
+    if getattr(request, "param", "srun") == "srun":
+        return Installation(tmp_path / "a prefix")
+    return Installation(tmp_path / "a prefix", request.param, request.getfixturevalue("without_srun"))
 
 
 # As on a Tianhe system, too.
@@ -247,9 +258,9 @@ def test_the_real_one_starts_programs_too(installation: Installation) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (5, "inner\n", "")
 
 
-def test_a_name_that_only_the_settings_know(tmp_path: Path) -> None:
+def test_a_name_that_only_the_settings_know(tmp_path: Path, without_srun: str) -> None:
     """Working, and switched off by the variable, which else reads no file."""
-    installation = Installation(tmp_path / "a prefix", srun="run-it")
+    installation = Installation(tmp_path / "a prefix", "run-it", without_srun)
     settings = installation.prefix / ".config" / "handwash" / "handwash.toml"
     assert "srun was not found" in installation.run("-n2", "--version").stderr
     settings.parent.mkdir(parents=True)
@@ -262,9 +273,9 @@ def test_a_name_that_only_the_settings_know(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (17, "plain srun: -n2 x\n") and "SyntaxError" in done.stderr
 
 
-def test_it_is_started_by_its_own_name(tmp_path: Path) -> None:
+def test_it_is_started_by_its_own_name(tmp_path: Path, without_srun: str) -> None:
     """What it calls itself in its complaints is what the person would have read without handwash."""
-    installation = Installation(tmp_path / "a prefix", srun="yhrun")
+    installation = Installation(tmp_path / "a prefix", "yhrun", without_srun)
     program = installation.prefix / "fake" / "yhrun"
     program.unlink()
     program.symlink_to("/bin/bash")

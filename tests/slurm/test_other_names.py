@@ -12,6 +12,7 @@ from typing import Any
 
 import pexpect
 import pytest
+from tests.slurm.person import QUESTION, alive, person
 from tests.slurm.test_check import ask
 from tests.slurm.test_safe_srun import receipt
 from tests.testbed import other_names, processes
@@ -92,6 +93,24 @@ def test_where_one_is_and_what_one_holds(site: Site) -> None:
     finally:
         site.run("yhcancel", job)
         assert cluster.wait_no_jobs(20)
+
+
+def test_a_person_at_a_terminal(site: Site) -> None:
+    """The banner at login, a job's shell, the way out of it with something left over, the receipt."""
+    with person(site.cluster, **site.env, NO_COLOR="1") as somebody:
+        terminal, job = somebody.in_job("safe-srun", "--gres=gpu:1", "-w", "n1")
+        greeting = somebody.opens(HANDWASH_BANNER="full").greeting
+        assert re.search(rf"^  jobs +{job} RUNNING, 1 GPU", greeting.replace("\r", ""), re.MULTILINE), greeting
+        # Its yhrun runs in the session that made it: somebody works in it.
+        assert "nobody works" not in greeting and not OWN.search(greeting), greeting
+        pid = somebody.holds_gpu(terminal)
+        terminal.child.sendline("exit")
+        terminal.child.expect(QUESTION)
+        assert re.search(rf"{pid} .* {job} ", str(terminal.child.before)), terminal.child.before
+        terminal.child.sendline("c")
+        terminal.child.expect(rf"handwash: job {job}: nothing was left running; the job has left the queue")
+        terminal.prompt()
+        assert not alive(pid) and site.cluster.jobs() == []
 
 
 def test_safe_srun_is_yhrun_and_leaves_nothing(site: Site) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import config, render, schedulers, world
+from handwash import config, render, schedulers, slurm_names, world
 from handwash.exits import Exit
 from handwash.messages import N_, _, choose
 
@@ -72,6 +72,7 @@ def main(argv: Sequence[str]) -> int:
 def _main(argv: list[str]) -> int:
     render.open_closed_streams()
     settings = config.load()
+    slurm_names.choose(settings.slurm_names)
     if settings.lang:
         choose(settings.lang)
     schedulers.choose(settings.scheduler)

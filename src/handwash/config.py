@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from handwash import paths, world
+from handwash import paths, slurm_names, world
 from handwash.frozen import frozen, replace
 from handwash.limits import Policy
 from handwash.messages import _
@@ -28,7 +28,8 @@ class Config:
     """`deadline`: seconds for a check; `grace`: seconds between TERM and KILL. `complaints`: what could not be used.
 
     `login_cores`, `login_memory` (GiB), `login_threads`: the limits on a login node, see `limits.Policy`. `idle_after`:
-    minutes before a GPU that does nothing is called idle, see `idle`. `scheduler`: see `schedulers.choose`.
+    minutes before a GPU that does nothing is called idle, see `idle`. `scheduler`: see `schedulers.choose`. `slurm_names`:
+    see `slurm_names.parse`.
     """
 
     disable: bool = False
@@ -43,6 +44,7 @@ class Config:
     login_threads: float = 256
     idle_after: float = 10.0
     scheduler: str = ""
+    slurm_names: str | None = None
 
     @property
     def policy(self) -> Policy:
@@ -92,7 +94,7 @@ def _toml(content: bytes) -> dict[str, Any]:
 def _with_environment(config: Config) -> Config:
     if world.env.get("HANDWASH_DISABLE"):
         config = replace(config, disable=world.disabled())
-    for name in ("banner", "on_exit", "deadline", "grace", "lang", "idle_after", "scheduler", *LIMITS):
+    for name in ("banner", "on_exit", "deadline", "grace", "lang", "idle_after", "scheduler", "slurm_names", *LIMITS):
         variable = "HANDWASH_" + name.upper()
         text = world.env.get(variable)
         if text:
@@ -120,6 +122,9 @@ def _with_value(config: Config, name: str, value: Any, where: str) -> Config:
         usable, expected = _scheduler(value), _("auto, slurm, pbs, or the name of a module")
     elif name == "lang":
         usable, expected = (value if isinstance(value, str) else None), "en, zh_CN"
+    elif name == "slurm_names":
+        usable = value if isinstance(value, str) and slurm_names.parse(value) is not None else None
+        expected = "yh, srun=NAME sbatch=NAME …"
     else:
         return _complain(config, _("{where}: there is no setting {name}.").format(where=where, name=repr(name)))
     if usable is None:

@@ -6,7 +6,7 @@ from handwash.frozen import frozen, replace
 from handwash.limits import Policy, is_load, on_gpu
 from handwash.messages import N_, _
 from handwash.model import Job, Judged, Node, Process, Survey, Unknown, Verdict
-from handwash.services import CLIENTS, is_kernel, is_service, of_editor
+from handwash.services import is_client, is_kernel, is_service, of_editor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _judge(process: Process, uid: int, context: _Context) -> Judged:
     if of_editor(process, context.mine):
         why = _("A helper of an editor's server: it belongs to that service.")
         return Judged(process, "service", _fate_in_job(process, context), False, why)
-    if process.name in CLIENTS:
+    if is_client(process):
         return _plain(process, context, False, _("A scheduler's client: its job is in the queue."))
     if process.job is not None:
         return _judge_with_job(process, context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from handwash import slurm_names
 from handwash.frozen import replace
 from handwash.model import Job, Judged, Process, Survey, Unknown, Verdict
 
@@ -78,7 +79,7 @@ def _is_attended_from(host: str, job: Job, survey: Survey) -> bool:
         # one without a terminal behind, for two minutes (23.06).
         (
             made_here
-            and process.name in survey.site.holders
+            and slurm_names.own(process.name) in survey.site.holders
             and (process.terminal != 0 if job.alloc_sid is None else process.sid == job.alloc_sid)
         )
         or (process.job == job.number and process.attributed_by == "allocation")
@@ -111,7 +112,7 @@ def without_srun(steps: Iterable[Step], processes: Iterable[Process], host: str)
     steps = tuple(steps)
     alive = {process.pid: process for process in processes if process.state not in ("Z", "X")}
     known = {step.pid for step in steps if step.host == host} & set(alive)
-    loose = [one for one in alive.values() if one.name == "srun" and one.pid not in known and one.ppid not in known]
+    loose = [one for one in alive.values() if _is_srun(one) and one.pid not in known and one.ppid not in known]
     return tuple(
         step
         for step in steps
@@ -123,8 +124,12 @@ def without_srun(steps: Iterable[Step], processes: Iterable[Process], host: str)
 
 def with_srun(steps: Iterable[Step], processes: Iterable[Process], host: str) -> tuple[Step, ...]:
     """Of steps that were listed before the processes of `host`, this one, those whose srun runs here."""
-    alive = {process.pid for process in processes if process.name == "srun" and process.state not in ("Z", "X")}
+    alive = {process.pid for process in processes if _is_srun(process) and process.state not in ("Z", "X")}
     return tuple(step for step in steps if step.host == host and step.pid in alive)
+
+
+def _is_srun(process: Process) -> bool:
+    return slurm_names.own(process.name) == "srun"
 
 
 def of_session(verdict: Verdict, session: str, jobs: tuple[str, ...]) -> tuple[Judged, ...]:

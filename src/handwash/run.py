@@ -10,7 +10,7 @@ import marshal
 import os
 import select
 
-from handwash import world
+from handwash import slurm_names, world
 from handwash.frozen import frozen
 from handwash.messages import _
 
@@ -69,16 +69,9 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return env
 
 
-def find(program: str, search: str | None = None) -> str | None:
-    """The path of a program on PATH, or None. An empty or relative PATH entry is passed over: nobody else's file is run.
-
-    `search`: another value of PATH.
-    """
-    for folder in (world.env.get("PATH", "") if search is None else search).split(":"):
-        path = os.path.join(folder, program)
-        if os.path.isabs(folder) and os.access(path, os.X_OK) and not os.path.isdir(path):
-            return path
-    return None
+def find(program: str) -> str | None:
+    """The path of a program on PATH, or None. One of Slurm's is found under the name that it has here."""
+    return slurm_names.find(program)
 
 
 def run(argv: Sequence[str], timeout: float, env: Mapping[str, str] | None = None, cap: int = OUTPUT_CAP) -> Result:
@@ -89,6 +82,9 @@ def run(argv: Sequence[str], timeout: float, env: Mapping[str, str] | None = Non
     path = argv[0] if "/" in argv[0] else find(argv[0])
     if path is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    if "/" not in argv[0]:
+        # It calls itself by this name where it complains.
+        argv = [os.path.basename(path), *argv[1:]]
     if _look_ends_at is not None:
         timeout = min(timeout, _look_ends_at - world.monotonic())
     out_read, out_write = os.pipe()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from handwash import slurm_names
 from handwash.model import Process
 
 TYPE_CHECKING = False
@@ -21,7 +22,7 @@ _NAMES = frozenset(
 _EDITORS = frozenset("code-server code-tunnel remote-dev-server.sh".split())
 _EDITOR_PATHS = ("/.vscode-server/", "/.cursor-server/", "/.windsurf-server/", "/JetBrains/RemoteDev/")
 # Clients of the scheduler: they wait for a job that lives elsewhere and hold nothing themselves.
-CLIENTS = frozenset("srun salloc sbatch squeue scancel sattach sinfo scontrol qsub qstat qdel".split())
+_CLIENTS = frozenset("srun salloc sbatch squeue scancel sattach sinfo scontrol qsub qstat qdel".split())
 # What people type their commands into.
 SHELLS = frozenset("bash zsh fish tcsh csh ksh ksh93 mksh dash sh ash yash busybox".split())
 _KERNELS = ("ipykernel", "ipykernel_launcher", "xpython", "ark")
@@ -34,6 +35,11 @@ def is_service(process: Process) -> bool:
 
 def _is_editor(process: Process) -> bool:
     return process.name in _EDITORS or any(path in process.command for path in _EDITOR_PATHS)
+
+
+def is_client(process: Process) -> bool:
+    """A client of the scheduler, under whichever name."""
+    return slurm_names.own(process.name) in _CLIENTS
 
 
 def is_kernel(process: Process) -> bool:

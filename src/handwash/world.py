@@ -44,6 +44,18 @@ def host() -> str:
     return os.uname().nodename.split(".")[0]
 
 
+def on_path(program: str, search: str | None = None) -> str | None:
+    """The path of a program on PATH, or None. An empty or relative PATH entry is passed over: nobody else's file is run.
+
+    `search`: another value of PATH.
+    """
+    for folder in (env.get("PATH", "") if search is None else search).split(":"):
+        path = os.path.join(folder, program)
+        if os.path.isabs(folder) and os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    return None
+
+
 def hold_closed_streams() -> None:
     """Fills the place of standard streams that are closed, as daemons start things: else a pipe of ours gets their number.
 

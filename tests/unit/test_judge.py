@@ -128,6 +128,8 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str, bool, str]
     "own job, tmux, cgroup": (
         {**IN_42, "name": "tmux: server"}, {"inside": "42", **on("cgroup")}, "service", "ends-with-job", False, "clean"),
     "own job, srun": ({**IN_42, "name": "srun"}, {"inside": "42"}, "no-job", "survives", False, "clean"),
+    "own job, yhrun": ({**IN_42, "name": "yhrun"}, {"inside": "42"}, "no-job", "survives", False, "clean"),
+    "own job, yhq": ({**IN_42, "name": "yhq"}, {"inside": "42"}, "no-job", "survives", False, "clean"),
     "own job, a session that runs": (
         {**IN_42, **S1}, {"inside": "42", "session": "s1", "running_sessions": ("s1",)},
         "session", "ends-with-job", True, "leftover"),
@@ -464,6 +466,8 @@ def test_a_shell_that_outlives_its_job(rows: Any, inside: str, by: str, expected
     [
         ((), ["42"]),
         ((process(name="srun", sid=77),), []),
+        ((process(name="yhrun", sid=77),), []),
+        ((process(name="yhalloc", sid=77),), []),
         ((process(name="salloc", sid=77),), []),
         ((process(name="bash", sid=77),), ["42"]),
         ((process(name="srun", sid=78),), ["42"]),

@@ -6,9 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.testbed import other_names
 
 ROOT = Path(__file__).resolve().parents[2]
 WRAPPER = ROOT / "wrappers" / "safe-srun"
@@ -16,21 +19,26 @@ RELEASE = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 class Installation:
-    """A prefix with the wrapper, a console script and the package, as an installer lays them out."""
+    """A prefix with the wrapper, a console script and the package, as an installer lays them out.
 
-    def __init__(self, prefix: Path, interpreter: str = sys.executable) -> None:
+    `srun`: what the real one is called; `rest`: the folders behind it on PATH.
+    """
+
+    def __init__(self, prefix: Path, srun: str = "srun", rest: str = "/usr/bin:/bin") -> None:
         self.prefix = prefix
         self.bin = prefix / "bin"
         self.bin.mkdir(parents=True)
         self.wrapper = self.bin / "safe-srun"
         shutil.copy(WRAPPER, self.wrapper)
-        self.console_script(f"#!{interpreter}\n")
+        self.console_script(f"#!{sys.executable}\n")
         self.package = self.add_package(RELEASE)
         fake = prefix / "fake"
         fake.mkdir()
-        (fake / "srun").write_text('#!/bin/sh\necho "plain srun: $*"\nexit 17\n')
-        (fake / "srun").chmod(0o755)
-        self.env = {"PATH": f"{fake}:/usr/bin:/bin", "HOME": str(prefix), "LANG": "C.UTF-8"}
+        (fake / srun).write_text('#!/bin/sh\necho "plain srun: $*"\nexit 17\n')
+        (fake / srun).chmod(0o755)
+        self.srun = srun
+        self.rest = rest
+        self.env = {"PATH": f"{fake}:{rest}", "HOME": str(prefix), "LANG": "C.UTF-8"}
 
     def console_script(self, head: str) -> None:
         (self.bin / "handwash").write_text(f"{head}# -*- coding: utf-8 -*-\n")
@@ -60,9 +68,22 @@ class Installation:
         assert (done.returncode, done.stdout) == (5, "here\n")
 
 
+@pytest.fixture(scope="module")
+def without_srun() -> Iterator[str]:
+    """A folder with the programs of this machine, Slurm's left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield str(other_names.links(Path(folder) / "bin", {}))
+
+
 @pytest.fixture
-def installation(tmp_path: Path) -> Installation:
-    return Installation(tmp_path / "a prefix")
+def installation(tmp_path: Path, request: pytest.FixtureRequest) -> Installation:
+    if getattr(request, "param", "srun") == "srun":
+        return Installation(tmp_path / "a prefix")
+    return Installation(tmp_path / "a prefix", request.param, request.getfixturevalue("without_srun"))
+
+
+# As on a Tianhe system, too.
+by_either_name = pytest.mark.parametrize("installation", ["srun", "yhrun"], indirect=True)
 
 
 def test_the_console_script_names_the_interpreter(installation: Installation) -> None:
@@ -114,6 +135,7 @@ def test_the_persons_python_variables_and_folder_do_not_matter(installation: Ins
         assert installation.run("--local", "true", **env).returncode == 0
 
 
+@by_either_name
 def test_the_interpreter_is_gone(installation: Installation) -> None:
     installation.console_script("#!/nonexistent/python3\n")
     installation.is_plain()
@@ -131,8 +153,10 @@ def test_the_console_script_is_gone(installation: Installation) -> None:
     installation.is_plain()
 
 
+@by_either_name
 @pytest.mark.parametrize(
-    "name", ["__init__.py", "frozen.py", "run.py", "srun/__init__.py", "srun/launch.py", "srun/local.py"]
+    "name",
+    ["__init__.py", "frozen.py", "slurm_names.py", "run.py", "srun/__init__.py", "srun/launch.py", "srun/local.py"],
 )
 def test_a_file_of_the_package_is_broken(installation: Installation, name: str) -> None:
     (installation.package / name).write_text("raise RuntimeError('broken on purpose')\n")
@@ -162,36 +186,39 @@ def test_what_an_option_may_not_do(installation: Installation) -> None:
         assert done.stderr.startswith("handwash: ")
 
 
+@by_either_name
 def test_disabled(installation: Installation) -> None:
     done = installation.run("-n2", "x", HANDWASH_DISABLE="1")
     assert (done.returncode, done.stdout, done.stderr) == (17, "plain srun: -n2 x\n", "")
     assert installation.run("--local", "sh", "-c", "exit 3", HANDWASH_DISABLE="1").returncode == 3
 
 
+@by_either_name
 def test_put_before_srun_under_its_name(installation: Installation) -> None:
     """It finds the real srun behind itself, working or broken, and never itself again and again."""
     first = installation.prefix / "first"
     first.mkdir()
-    (first / "srun").symlink_to(installation.wrapper)
+    (first / installation.srun).symlink_to(installation.wrapper)
     installation.env["PATH"] = f"{first}:{installation.env['PATH']}"
-    done = installation.run("-n2", "x", wrapper=first / "srun", HANDWASH_DISABLE="1")
+    done = installation.run("-n2", "x", wrapper=first / installation.srun, HANDWASH_DISABLE="1")
     assert (done.returncode, done.stdout, done.stderr) == (17, "plain srun: -n2 x\n", "")
     (installation.package / "srun" / "__init__.py").write_text("(")
     installation.is_plain("SyntaxError")
     installation.console_script("#!/nowhere/python\n")
     installation.is_plain("not found")
-    installation.env["PATH"] = f"{first}:/usr/bin:/bin"
-    if not shutil.which("srun", path="/usr/bin:/bin"):
+    installation.env["PATH"] = f"{first}:{installation.rest}"
+    if not shutil.which("srun", path=installation.rest):
         assert installation.run("x").returncode == 125
 
 
+@by_either_name
 @pytest.mark.parametrize("state", ["working", "disabled", "broken package", "no interpreter"])
 @pytest.mark.parametrize("manner", ["exec", "child", "by way of another script"])
 def test_a_script_named_srun_that_starts_it(installation: Installation, state: str, manner: str) -> None:
     """The real srun behind the script is found, its code comes through; without one the reason is said."""
     first = installation.prefix / "first"
     first.mkdir()
-    script = first / "srun"
+    script = first / installation.srun
     start = {
         "exec": f'exec "{installation.wrapper}" "$@"',
         "child": f'"{installation.wrapper}" "$@"\nexit $?',
@@ -214,10 +241,46 @@ def test_a_script_named_srun_that_starts_it(installation: Installation, state: s
     done = installation.run("-n2", "--version", wrapper=script, **env)
     assert (done.returncode, done.stdout) == (17, "plain srun: -n2 --version\n"), done.stderr
     count.unlink()
-    installation.env["PATH"] = f"{first}:/usr/bin:/bin"
-    if not shutil.which("srun", path="/usr/bin:/bin"):
+    installation.env["PATH"] = f"{first}:{installation.rest}"
+    if not shutil.which("srun", path=installation.rest):
         done = installation.run("-n2", "--version", **env)
         assert done.returncode == 125 and "srun" in done.stderr
+
+
+@by_either_name
+def test_the_real_one_starts_programs_too(installation: Installation) -> None:
+    """It is no script that goes round in a circle: what it starts finds it again."""
+    real = installation.prefix / "fake" / installation.srun
+    shutil.copy("/bin/bash", real)
+    mark = f"{os.uname().nodename} {os.getpid()} {real}"
+    code = f"'{installation.wrapper}' -c 'echo inner; exit 5'; exit $?"
+    done = installation.run("-c", code, wrapper=real, HANDWASH_SRUN=mark, HANDWASH_DISABLE="1")
+    assert (done.returncode, done.stdout, done.stderr) == (5, "inner\n", "")
+
+
+def test_a_name_that_only_the_settings_know(tmp_path: Path, without_srun: str) -> None:
+    """Working, and switched off by the variable, which else reads no file."""
+    installation = Installation(tmp_path / "a prefix", "run-it", without_srun)
+    settings = installation.prefix / ".config" / "handwash" / "handwash.toml"
+    assert "srun was not found" in installation.run("-n2", "--version").stderr
+    settings.parent.mkdir(parents=True)
+    settings.write_text('slurm_names = "srun=run-it"')
+    for env in ({}, {"HANDWASH_DISABLE": "1"}, {"HANDWASH_CONFIG": "/dev/null", "HANDWASH_SLURM_NAMES": "srun=run-it"}):
+        done = installation.run("-n2", "--version", **env)
+        assert (done.returncode, done.stdout, done.stderr) == (17, "plain srun: -n2 --version\n", ""), env
+    (installation.package / "srun" / "launch.py").write_text("(")
+    done = installation.run("-n2", "x")
+    assert (done.returncode, done.stdout) == (17, "plain srun: -n2 x\n") and "SyntaxError" in done.stderr
+
+
+def test_it_is_started_by_its_own_name(tmp_path: Path, without_srun: str) -> None:
+    """What it calls itself in its complaints is what the person would have read without handwash."""
+    installation = Installation(tmp_path / "a prefix", "yhrun", without_srun)
+    program = installation.prefix / "fake" / "yhrun"
+    program.unlink()
+    program.symlink_to("/bin/bash")
+    done = installation.run("/nonexistent/x", HANDWASH_DISABLE="1")
+    assert done.returncode == 127 and done.stderr.startswith("yhrun: "), done
 
 
 def test_exported_functions_pass_through(installation: Installation) -> None:

@@ -57,7 +57,7 @@ def command(settings: Config, words: list[str]) -> int:
             )
         )
         return Exit.USAGE
-    elif words and os.path.isfile(words[0]) and ("/" in words[0] or run.find(words[0]) is None):
+    elif words and os.path.isfile(words[0]) and ("/" in words[0] or world.on_path(words[0]) is None):
         # A batch script, with its arguments.
         as_json = as_json or "--json" in words[1:]
         path = os.path.abspath(words[0])
@@ -207,7 +207,7 @@ def _sources(deadline: float) -> Sources:
         lambda path: file("text", path, lambda: _text(path, _TEXT_CAP)),
         lambda word, folder: file("script " + folder, word, lambda: _script(word, folder)),
         lambda path: file("program", path, lambda: _program(path)),
-        run.find,
+        world.on_path,
     )
 
 

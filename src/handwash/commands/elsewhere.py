@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import messages, paths, remarks, render, run, schedulers, tell_clean
+from handwash import messages, paths, remarks, render, run, schedulers, slurm_names, tell_clean
 from handwash.config import Config
 from handwash.exits import Exit
 from handwash.frozen import frozen
@@ -292,7 +292,7 @@ def _steps(jobs: tuple[str, ...], seconds: float) -> tuple[str, ...]:
     try:
         return slurm_nodes.parse_steps(run.run(slurm_nodes.steps_argv(jobs), seconds), jobs[0])
     except OSError as error:
-        raise run.CouldNotTell(f"squeue: {error.strerror}") from None
+        raise run.CouldNotTell(f"{slurm_names.name('squeue')}: {error.strerror}") from None
 
 
 def ask(seen: Survey, settings: Config, session: str | None) -> Elsewhere:

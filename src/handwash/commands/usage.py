@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from handwash import answers, render, run, schedulers, world
+from handwash import answers, render, run, schedulers, slurm_names, world
 from handwash import since as words
 from handwash import usage as sums
 from handwash.config import Config
@@ -60,7 +60,7 @@ def _ask(scheduler: Scheduler, settings: Config, begin: float, until: float) -> 
 
 
 def _say_what_is_waited_for(scheduler: Scheduler, deadline: float) -> None:
-    names = {"program": scheduler.recorder, "records": scheduler.records_name()}
+    names = {"program": slurm_names.name(scheduler.recorder), "records": scheduler.records_name()}
     if scheduler.recorder:
         sentence = _("Waiting for {program}, {records}, for {seconds} s at most.")
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from handwash import slurm_names
 from handwash.cost import count, here, request, script, signs
 from handwash.cost.amounts import Unreadable, array
 from handwash.cost.options import PLUG_INS, SALLOC, SALLOC_VARIABLES, SBATCH, SBATCH_VARIABLES, SRUN_VARIABLES
@@ -50,7 +51,8 @@ def of(
         line = _without_the_scripts_words(line, words)
     components = line.components
     if line.has(*_TELLS) or _lists_resources(line):
-        return Found(Cost(NO, (_("{program} prints its help and makes no job.").format(program=command),)))
+        sentence = _("{program} prints its help and makes no job.")
+        return Found(Cost(NO, (sentence.format(program=slurm_names.name(command)),)))
     if line.doubtful:
         raise Unreadable(_("The option {option} is not known here.").format(option=line.doubtful))
     if any(DYNAMIC in word for one in components for word in (*one.words, *one.command[:1])):

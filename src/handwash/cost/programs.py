@@ -7,12 +7,12 @@ import re
 from handwash.frozen import frozen
 from handwash.messages import N_
 
-# Slurm's commands that start something, under the name that counts.
+# Slurm's commands that start something, by its own names, and the name that counts.
 STARTERS = {"srun": "srun", "safe-srun": "srun", "salloc": "salloc", "sbatch": "sbatch"}
 # Of other schedulers, of other machines, and those that run commands later or many times: not read here.
 ELSEWHERE = frozenset(
     "at batch bsub clush condor_submit crontab dsub jsub mosh msub parallel pbs_rsub pdsh pjsub qlogin qrsh rsh screen "
-    "scrontab slogin ssh tmux xargs yhalloc yhbatch yhrun zellij "
+    "scrontab slogin ssh tmux xargs zellij "
     # Of workflows, which submit jobs by themselves.
     "airflow balsam cylc dask dask-scheduler flux jube luigi maestro makeflow merlin nextflow parsl pegasus-run qlaunch "
     "reframe rlaunch sky snakemake submitit toil".split()
@@ -94,7 +94,7 @@ RUNS_WORDS = frozenset(
 # git does too, but not behind these of its words: what follows them is text for people.
 GIT_TEXT = frozenset("add branch commit log mv rm status tag".split())
 
-# Each program with its reason.
+# Each program with its reason; Slurm's by its own names.
 HARMLESS: dict[str, str] = {
     **dict.fromkeys(
         "sacct sattach sbcast sdiag seff sgather sinfo smap sprio squeue sreport sshare sstat strigger sview "

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 
+from handwash import slurm_names
 from handwash.frozen import frozen
 from handwash.model import Unknown
 
@@ -16,13 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Union
 
+
+def _names(*programs: str) -> str:
+    """Those of Slurm's programs, under each of their names: the settings are known before this file is loaded."""
+    return "|".join(re.escape(name) for program in programs for name in slurm_names.candidates(program))
+
+
 # What makes jobs wherever it stands, within a job too: Slurm's two, those of other schedulers, and libraries for them.
 _JOB = (
-    "salloc|sbatch|scrontab|qsub|qlogin|qrsh|qrerun|qrls|pbs_rsub|bsub|jsub|dsub|msub|pjsub|yhbatch|yhalloc|condor_submit|"
-    "snakemake|nextflow|"
-    r"qlaunch|submitit\w*|dask_jobqueue|SLURMCluster|SlurmCluster|PBSCluster|drmaa|pyslurm|simple_slurm|scontrol\s{1,9}requeue\w*"
+    rf"{_names('salloc', 'sbatch')}|scrontab|qsub|qlogin|qrsh|qrerun|qrls|pbs_rsub|bsub|jsub|dsub|msub|pjsub|condor_submit|"
+    r"snakemake|nextflow|qlaunch|submitit\w*|dask_jobqueue|SLURMCluster|SlurmCluster|PBSCluster|drmaa|pyslurm|simple_slurm|"
+    rf"(?:{_names('scontrol')})\s{{1,9}}requeue\w*"
 )
-_STEP = "safe-srun|srun|yhrun"
+_STEP = f"safe-srun|{_names('srun')}"
 # `/usr/bin/sbatch` is one, `job.sbatch`, `sbatch.log`, `--sbatch` and the folder `sbatch/` are none.
 _AROUND = r"(?<![\w.-])({})(?![\w.\-/])"
 JOB = re.compile(_AROUND.format(_JOB))
@@ -31,7 +38,8 @@ ANY = re.compile(_AROUND.format(f"{_JOB}|{_STEP}"))
 # All repetitions are bounded: a file may be one line of 256 KiB.
 _FORGETS = re.compile(
     r"\bunset\b[^\n;]{0,200}?\bSLURM_JOB|(?:\s-u\s{0,9}|--unset[= ])SLURM_JOB|(?:^|[;&\s])SLURM_JOB_ID=(?:\"\"|'')?(?=[\s;]|$)|"
-    r"\benv\s{1,9}(?:-i|-|--ignore-environment)\s|\bsudo\s[^\n;]{0,200}?\bsrun\b|"
+    r"\benv\s{1,9}(?:-i|-|--ignore-environment)\s|"
+    rf"\bsudo\s[^\n;]{{0,200}}?\b(?:{_names('srun')})\b|"
     r"(?:pop\(\s{0,9}|\bdel\s[^\n]{0,200}?)['\"]SLURM_JOB",
     re.MULTILINE,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from handwash import slurm_names
 from handwash.cost import here, jobs, qsub, signs
 from handwash.cost.amounts import Unreadable
 from handwash.cost.pbs_script import is_meant
@@ -73,11 +74,12 @@ def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
         sentence = _("{name} is an alias made here, and what it stands for is not read.")
         return Cost(UNKNOWN, unknown=(sentence.format(name=words[0]),), starts=True)
     name = os.path.basename(words[0])
+    own = slurm_names.own(name)
     deeper = replace(place, depth=place.depth + 1)
     if name == "safe-srun" and words[1:2] == ["--local"]:
         return _weigh(words[3:] if words[2:3] == ["--"] else words[2:], deeper, sources)
-    if name in STARTERS:
-        return _starter(STARTERS[name], name, words[1:], deeper, sources)
+    if own in STARTERS:
+        return _starter(STARTERS[own], name, words[1:], deeper, sources)
     if name == "env":
         return _env(words[1:], deeper, sources)
     if name in PREFIXES:
@@ -92,15 +94,15 @@ def _weigh(words: list[str], place: Place, sources: Sources) -> Cost:
         return _code(" ".join(words[1:]), deeper, sources)
     if name in (".", "source") and len(words) > 1:
         return _file(words[1], deeper, sources)
-    if name == "scontrol":
-        return _scontrol(words[1:])
+    if own == "scontrol":
+        return _scontrol(name, words[1:])
     if name in ELSEWHERE or (name in _OTHER_SHELLS and len(words) > 1):
         sentence = _("What {program} starts, where and how often, is not read here.")
         starts = bool(signs.JOB.search(" ".join((name, *words[1:]))))
         return Cost(UNKNOWN, unknown=(sentence.format(program=name),), starts=starts)
-    if name in HARMLESS:
-        starter = _starter_in_words(name, words, deeper, sources)
-        return _stands_in_words(name, starter) if starter else Cost(NO, (_(HARMLESS[name]).format(program=name),))
+    if own in HARMLESS:
+        starter = _starter_in_words(own, words, deeper, sources)
+        return _stands_in_words(name, starter) if starter else Cost(NO, (_(HARMLESS[own]).format(program=name),))
     return _program(name, words, deeper, sources)
 
 
@@ -316,16 +318,16 @@ def _not_read(path: str) -> str:
     return _("{path}, which it runs, could not be read.").format(path=path)
 
 
-def _scontrol(words: list[str]) -> Cost:
-    """Asking is free; what changes a job can let it start, or run longer."""
+def _scontrol(name: str, words: list[str]) -> Cost:
+    """Asking is free; what changes a job can let it start, or run longer. `name`: what it is called here."""
     verb = next((word for word in words if not word.startswith("-")), "help").replace(DYNAMIC, "$…")
     asks = verb.lower() in SCONTROL_ASKS or any(one.startswith(verb.lower()) for one in ("show", "ping", "version"))
     if asks:
-        return Cost(NO, (_(HARMLESS["squeue"]).format(program="scontrol"),))
+        return Cost(NO, (_(HARMLESS["squeue"]).format(program=name),))
     sentence = _(
-        "scontrol {verb} changes the scheduler's state: a job that it lets start or run on costs what it asked for."
+        "{program} {verb} changes the scheduler's state: a job that it lets start or run on costs what it asked for."
     )
-    return Cost(UNKNOWN, unknown=(sentence.format(verb=verb),), starts=True)
+    return Cost(UNKNOWN, unknown=(sentence.format(program=name, verb=verb),), starts=True)
 
 
 def _program(name: str, words: list[str], place: Place, sources: Sources) -> Cost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handwash import opened, render, tell
+from handwash import opened, render, slurm_names, tell
 from handwash.doctor import set_up
 from handwash.doctor.evidence import Evidence, Finding, Machine, Smi
 from handwash.messages import _, ngettext
@@ -98,7 +98,7 @@ def _place(evidence: Evidence) -> Iterator[Finding]:
                 "You hold job {job}, but this shell is still on the login node: programs see its GPUs only through srun."
             )
         what = what.format(count=node.held, job=node.job)
-        yield Finding("allocation-shell", NOTICE, what, why, "srun --pty bash")
+        yield Finding("allocation-shell", NOTICE, what, why, slurm_names.here("srun --pty bash"))
     elif node.kind == "compute" and node.job is None:
         what = _("This is a compute node, but this shell is not inside a job of yours: no GPU of it is yours to use.")
         yield Finding("no-job", PROBLEM, what, why, _get_one(evidence))
@@ -176,7 +176,7 @@ def _scheduler(evidence: Evidence) -> Iterator[Finding]:
     jobs = evidence.survey.jobs
     if isinstance(jobs, Unknown):
         what = _("The scheduler does not answer, so nothing is known of your jobs.")
-        yield Finding("scheduler-unreachable", PROBLEM, what, jobs.why, "scontrol ping")
+        yield Finding("scheduler-unreachable", PROBLEM, what, jobs.why, slurm_names.here("scontrol ping"))
 
 
 def _smi(evidence: Evidence) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from handwash import slurm_names
 from handwash.doctor.evidence import Evidence, Finding, SetUp
 from handwash.messages import _
 from handwash.model import Unknown
@@ -37,7 +38,9 @@ def findings(evidence: Evidence) -> Iterator[Finding]:
             said = f"{seen.state_dir}: {seen.state_why}"
             yield Finding("state-not-writable", PROBLEM, what, said, f"df -h {seen.state_dir}; ls -ld {seen.state_dir}")
         yield from _skew(seen.file_skew, _("file server"), "date; touch ~/.x; stat -c %y ~/.x; rm ~/.x")
-    yield from _skew(evidence.controller_skew, _("controller"), "date; scontrol show config | head -1")
+    yield from _skew(
+        evidence.controller_skew, _("controller"), slurm_names.here("date; scontrol show config | head -1")
+    )
     yield from _proctrack(evidence)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import world
+from handwash import slurm_names, world
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,19 +50,19 @@ def choose(wanted: str | None = None) -> None:
 
 
 def _(message: str) -> str:
-    """`message` in the person's language."""
+    """`message` in the person's language, with Slurm's programs by the names that they have here."""
     if not _chosen:
         choose()
-    return message if _catalogue is None else _catalogue.gettext(message)
+    return slurm_names.here(message if _catalogue is None else _catalogue.gettext(message))
 
 
 def ngettext(one: str, many: str, count: int) -> str:
-    """`one` or `many` by `count`, in the person's language."""
+    """`one` or `many` by `count`, as `_` says it."""
     if not _chosen:
         choose()
     if _catalogue is None:
-        return one if count == 1 else many
-    return _catalogue.ngettext(one, many, count)
+        return slurm_names.here(one if count == 1 else many)
+    return slurm_names.here(_catalogue.ngettext(one, many, count))
 
 
 def N_(message: str) -> str:

@@ -148,6 +148,12 @@ class Guardian:
             except ImportError:
                 # Taken away meanwhile: a session may last for days.
                 return
+            try:
+                from handwash import config, slurm_names
+
+                slurm_names.choose(config.load().slurm_names)
+            except Exception:
+                pass  # the usual names then: nothing here may keep the job
             confirm.ask(["scancel", job if self.orders.own else f"{job}.{step}"])
 
     def accept(self) -> bool:

@@ -154,7 +154,7 @@ def command(name: str) -> str | None:
     """The path of one of PBS's commands: in a job the PATH is set anew, and they may not be on it."""
     found = run.find(name)
     config = None if found is not None else settings()
-    return found if config is None else run.find(name, config.commands)
+    return found if config is None else world.on_path(name, config.commands)
 
 
 def _check_command() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import run, siteinfo, world
+from handwash import run, siteinfo, slurm_names, world
 from handwash.messages import _
 from handwash.model import Job, Site
 from handwash.schedulers import slurm
@@ -128,7 +128,9 @@ class Slurm(Scheduler):
             return slurm_launchers.parse_steps(run.run(slurm_launchers.steps_argv(job), timeout), job)
         except OSError as error:
             sentence = _("The steps of job {job} could not be told: {said}")
-            raise run.CouldNotTell(sentence.format(job=job, said=f"scontrol: {error.strerror}")) from None
+            raise run.CouldNotTell(
+                sentence.format(job=job, said=f"{slurm_names.name('scontrol')}: {error.strerror}")
+            ) from None
 
     def records(self, begin: float, timeout: float) -> Records:
         from handwash.schedulers import slurm_accounting
@@ -156,10 +158,10 @@ class Slurm(Scheduler):
         return cancel(job)
 
     def cancel_line(self, job: str) -> str:
-        return f"scancel {job}"
+        return f"{slurm_names.name('scancel')} {job}"
 
     def queue_line(self, job: str) -> str:
-        return f"squeue -j {job}"
+        return f"{slurm_names.name('squeue')} -j {job}"
 
     def shell_line(self) -> str:
         return _("sinfo -o '%P %G %t' shows the partitions with GPUs; then: srun --gres=gpu:1 --pty bash")
@@ -185,7 +187,8 @@ def _past(argv: list[str], timeout: float) -> run.Result:
             _("Neither sacct nor squeue is here: there is no scheduler whose records could be read.")
         )
     if run.find(argv[0]) is None:
-        raise run.CouldNotTell(_("{program} is not on the PATH. Try `module load slurm`.").format(program=argv[0]))
+        sentence = _("{program} is not on the PATH. Try `module load slurm`.")
+        raise run.CouldNotTell(sentence.format(program=slurm_names.name(argv[0])))
     return run.run(argv, timeout, run.clean_environment(slurm_accounting.ENVIRONMENT), cap=_RECORDS_CAP)
 
 

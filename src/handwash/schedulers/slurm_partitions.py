@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from handwash import slurm_names
 from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.run import CouldNotTell
@@ -84,7 +85,8 @@ def srun_line(partition: Partition) -> str:
     seconds = min(_LONGEST_S, partition.limit_s or _LONGEST_S)
     time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     cpus = 4 if partition.cpus >= 8 else 1
-    return f"srun --partition={partition.name} --gres=gpu:1 --cpus-per-task={cpus} --time={time} --pty bash"
+    srun = slurm_names.name("srun")
+    return f"{srun} --partition={partition.name} --gres=gpu:1 --cpus-per-task={cpus} --time={time} --pty bash"
 
 
 def parse_clock(result: Result) -> str | None:

@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
         coerced.undo()
     local = argv[:1] == ["--local"]
     try:
-        settings = in_force()
+        settings = in_force(local)
         return run_local(list(argv[1:]), settings) if local else run_srun(list(argv), settings)
     except Exception as error:
         from handwash.srun import entry
@@ -54,13 +54,18 @@ def main(argv: Sequence[str]) -> int:
         return FAILED
 
 
-def in_force() -> Config:
-    """The settings, and their language from here on. Switched off by the variable, it reads no file."""
-    from handwash import config, messages, world
+def in_force(local: bool) -> Config:
+    """The settings, and their language and names from here on.
 
-    if world.disabled():
+    Switched off by the variable, it reads no file, unless only a file can tell what srun is called here.
+    """
+    from handwash import config, messages, slurm_names, world
+    from handwash.srun import entry
+
+    if world.disabled() and (local or entry.find_srun()):
         return config.Config(disable=True)
     settings = config.load()
+    slurm_names.choose(settings.slurm_names)
     if settings.lang:
         messages.choose(settings.lang)
     return settings

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import world
+from handwash import run, world
 from handwash.frozen import frozen, replace
 from handwash.messages import _
 from handwash.node import supervisor
@@ -57,7 +57,7 @@ def plan(line: CommandLine) -> Copy | None:
         return None
     component = line.components[0]
     source = find(component.command[0], folder_of(line))
-    sbcast = own_path("sbcast")
+    sbcast = run.find("sbcast")
     if not source or not sbcast or "\n" in source + target + sbcast:
         return None
     taken = {word for option in component.options if option.name == "bcast" for word in option.words}
@@ -104,15 +104,6 @@ def find(command: str, folder: str) -> str:
 def is_file(path: str) -> bool:
     """Whether there is something that is no folder."""
     return os.path.exists(path) and not os.path.isdir(path)
-
-
-def own_path(program: str) -> str:
-    """A program of Slurm's; an empty or relative entry of the path is passed over: nobody else's file is run."""
-    for place in world.env.get("PATH", "").split(":"):
-        path = os.path.join(place, program)
-        if os.path.isabs(place) and os.access(path, os.X_OK) and not os.path.isdir(path):
-            return path
-    return ""
 
 
 class Broadcast:

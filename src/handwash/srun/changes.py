@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import siteinfo, world
+from handwash import siteinfo, slurm_names, world
 from handwash.node import wire
 from handwash.node.wire import KEPT
 
@@ -21,7 +21,7 @@ PROLOG = os.path.join(HERE, "prolog.sh")
 SCRIPTS = "HANDWASH_SCRIPTS"
 # By which --bcast can be asked for, too: srun must not see it where the prolog does the work.
 VARIABLE = "SLURM_BCAST"
-# The site's own prolog is not known yet: the script has to ask.
+# The site's own prolog is not known yet: the script has to ask, by the program that is named behind this.
 ASK = "?"
 
 # One variable can hold 128 KiB with its name (execve(2), MAX_ARG_STRLEN), in UTF-8.
@@ -93,7 +93,7 @@ class Changes:
     def add_scripts(self, pipe: Pipe, line: CommandLine, broadcast: Broadcast | None) -> None:
         """Our prolog reports job and step. An epilog is put before the person's own one, which would see our command."""
         outer = self.environment.get(SCRIPTS, "").split("\n")
-        site = siteinfo.remembered() or {"SrunProlog": ASK, "SrunEpilog": ""}
+        site = siteinfo.remembered() or {"SrunProlog": ASK + slurm_names.name("scontrol"), "SrunEpilog": ""}
         scripts = [pipe.path]
         for number, (role, setting) in enumerate((("prolog", "SrunProlog"), ("epilog", "SrunEpilog"))):
             ours = os.path.join(HERE, f"{role}.sh")
@@ -111,7 +111,7 @@ class Changes:
             if given:
                 # The option would win over the variable: ours is given after it.
                 self.options.append(f"--{role}={ours}")
-            if role == "prolog" and chained in ("", ASK):
+            if role == "prolog" and (not chained or chained.startswith(ASK)):
                 # srun says in it that a prolog runs, and leaves it so for the tasks (22.05).
                 self.back["SLURM_SCRIPT_CONTEXT"] = self.environment.get("SLURM_SCRIPT_CONTEXT")
         self.set(SCRIPTS, "\n".join([*scripts, *(broadcast.lines() if broadcast is not None else ())]))

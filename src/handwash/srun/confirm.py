@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from handwash import run, world
+from handwash import run, slurm_names, world
 from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.schedulers import slurm_step
@@ -41,7 +41,7 @@ def ask(argv: Sequence[str], timeout: float = ASK_TIMEOUT) -> run.Result:
     try:
         return run.run(argv, timeout, environment())
     except OSError as error:
-        return run.Result(127, b"", f"{argv[0]}: {error.strerror}".encode(), False)
+        return run.Result(127, b"", f"{slurm_names.name(argv[0])}: {error.strerror}".encode(), False)
 
 
 def confirm(

@@ -28,6 +28,16 @@ def fall_back(arguments: "list[str]", error: BaseException) -> None:
         os._exit(125)
 
 
+def srun_names() -> "tuple[str, ...]":
+    """What srun may be called here, the likeliest first; without handwash's own list, Slurm's name and Tianhe's."""
+    try:
+        from handwash import slurm_names
+
+        return slurm_names.candidates("srun")
+    except Exception:
+        return ("srun", "yhrun")
+
+
 def find_srun() -> str:
     """The first srun on the path that does not lead back to here; empty where there is none.
 
@@ -35,13 +45,14 @@ def find_srun() -> str:
     empty or relative entry of the path is passed over: nobody else's file is run.
     """
     tried = started_by()
-    for folder in os.environ.get("PATH", "").split(":"):
-        path = os.path.join(folder, "srun")
-        if not os.path.isabs(folder) or not os.access(path, os.X_OK) or os.path.isdir(path):
-            continue
-        real = os.path.realpath(path)
-        if os.path.basename(real) != "safe-srun" and real != tried:
-            return path
+    for name in srun_names():
+        for folder in os.environ.get("PATH", "").split(":"):
+            path = os.path.join(folder, name)
+            if not os.path.isabs(folder) or not os.access(path, os.X_OK) or os.path.isdir(path):
+                continue
+            real = os.path.realpath(path)
+            if os.path.basename(real) != "safe-srun" and real != tried:
+                return path
     return ""
 
 
@@ -61,7 +72,7 @@ def started_by() -> str:
             return ""
     try:
         # The real one runs programs too (SrunProlog): what those start is a session of its own.
-        real = os.path.basename(os.readlink(f"/proc/{below}/exe")) == "srun"
+        real = os.path.basename(os.readlink(f"/proc/{below}/exe")) in srun_names()
     except OSError:
         real = False
     return "" if pid <= 1 or real else path
@@ -82,13 +93,13 @@ def is_script(path: str) -> bool:
 
 
 def become_srun(srun: str, arguments: "list[str]") -> None:
-    """Becomes this srun. Raises OSError."""
+    """Becomes this srun; an empty name is one that is not there. Raises OSError."""
     if is_script(srun):
         os.environ[MARK] = mark(srun)
     else:
         os.environ.pop(MARK, None)
     give_back_signals()
-    os.execv(srun, ["srun", *arguments])
+    os.execv(srun, [os.path.basename(srun) or "srun", *arguments])
 
 
 def give_back_signals() -> None:

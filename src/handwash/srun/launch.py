@@ -203,7 +203,7 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str, settings: Conf
         way = unsupervised("--multi-prog")
         receipt.say(way.warning)
         words = build(line, way, orders, changes, pipe) or []
-    argv = ["srun", *words]
+    argv = [os.path.basename(srun), *words]
     mask = kernel.block_all()
     try:
         child = os.posix_spawn(

@@ -13,6 +13,9 @@ while [ -n "$_handwash_rest" ]; do
     *) _handwash_rest= ;;
   esac
 done
+# Its complaints are srun's, under the name that it has here.
+_handwash_srun=srun
+IFS= read -r _handwash_srun 2>/dev/null <"/proc/$PPID/comm"
 if [ "${0##*/}" = prolog.sh ]; then
   # `<>` opens a pipe without waiting for a reader: should safe-srun be gone, srun must not hang here.
   if [ -p "${_handwash_lines[0]-}" ]; then
@@ -36,15 +39,19 @@ if [ "${0##*/}" = prolog.sh ]; then
         "${_handwash_lines[7]}" "${_handwash_lines[8]}" 2>&1
     )
     _handwash_status=$?
-    _handwash_words=${_handwash_words//$'\n'sbcast: /$'\n'srun: }
-    [ -z "$_handwash_words" ] || printf '%s\n' "${_handwash_words/#sbcast: /srun: }" >&2
+    # It calls itself by Slurm's own name, whatever it is called (22.05), or by that.
+    for _handwash_name in sbcast "${_handwash_lines[9]##*/}"; do
+      _handwash_words=${_handwash_words//$'\n'"$_handwash_name: "/$'\n'$_handwash_srun: }
+      _handwash_words=${_handwash_words/#"$_handwash_name: "/$_handwash_srun: }
+    done
+    [ -z "$_handwash_words" ] || printf '%s\n' "$_handwash_words" >&2
     # The status is a Slurm error number cut to eight bits: it may be 0 where a node has refused.
     case $_handwash_status/$_handwash_words in
       0/*REQUEST_FILE_BCAST*) ;;
       0/*) _handwash_lines[6]= ;;
     esac
     if [ -n "${_handwash_lines[6]}" ]; then
-      echo "srun: fatal: Failed to broadcast '${_handwash_lines[7]}'. Step launch aborted." >&2
+      echo "$_handwash_srun: fatal: Failed to broadcast '${_handwash_lines[7]}'. Step launch aborted." >&2
       echo failed >"${_handwash_lines[6]}"
       # srun goes on whatever its prolog says. If it is dead, its pid may be another's by now.
       read -r _ _ _ _handwash_pid _ <"/proc/$$/stat"
@@ -53,11 +60,12 @@ if [ "${0##*/}" = prolog.sh ]; then
     fi
   fi
   _handwash_next=${_handwash_lines[1]-}
-  if [ "$_handwash_next" = '?' ]; then
+  if [ "${_handwash_next#\?}" != "$_handwash_next" ]; then
     # Asked here once a day at most, then remembered (siteinfo.py). For two seconds: a controller that is slow to answer must
     # not hold the launch up. srun has blocked ALRM and TERM (22.05), so neither timeout(1) nor `read -t 2` would end it.
+    _handwash_name=${_handwash_next#?}
     _handwash_next=
-    coproc _handwash_ask { exec scontrol show config 2>/dev/null; }
+    coproc _handwash_ask { exec "$_handwash_name" show config 2>/dev/null; }
     # shellcheck disable=SC2154  # coproc sets it
     _handwash_pid=$_handwash_ask_PID
     exec {_handwash_answer}<&"${_handwash_ask[0]}"
@@ -91,7 +99,7 @@ esac
 if [ ! -r "$_handwash_next" ] || [ ! -x "$_handwash_next" ]; then
   # srun's own words; it goes on then.
   if [ -e "$_handwash_next" ]; then _handwash_why='Permission denied'; else _handwash_why='No such file or directory'; fi
-  echo "srun: Access denied for $_handwash_given: $_handwash_why" >&2
+  echo "$_handwash_srun: Access denied for $_handwash_given: $_handwash_why" >&2
   exit 0
 fi
 # It is given the command and its arguments: the person's, without what safe-srun has put before it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from handwash import run, world
+from handwash import run, slurm_names, world
 from handwash.schedulers import slurm
 from handwash.srun import confirm, history
 from handwash.teardown import identity, tree
@@ -73,8 +73,10 @@ def is_since(job: Job, plan: Plan) -> bool:
 
 def attended(sid: int) -> bool:
     """Whether an srun or salloc lives in the session: a job there may be its own."""
+    # As much of a name as the kernel keeps (proc(5), comm).
+    names = {name.encode()[:15] for program in ("srun", "salloc") for name in slurm_names.candidates(program)}
     for pid in tree.pids():
         stat = identity.stat_of(pid)
-        if stat and stat.sid == sid and stat.state not in identity.DEAD_STATES and stat.name in (b"srun", b"salloc"):
+        if stat and stat.sid == sid and stat.state not in identity.DEAD_STATES and stat.name in names:
             return True
     return False

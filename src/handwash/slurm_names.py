@@ -66,7 +66,9 @@ def find(program: str) -> str | None:
 
 
 def name(program: str) -> str:
-    """What one of Slurm's programs is called here; one that is not here as the others would have it."""
+    """What one of Slurm's programs is called here, one that is not here as the others would have it; any other as it is."""
+    if program not in _TIANHE:
+        return program
     for one in candidates(program):
         if world.on_path(one) is not None:
             return one

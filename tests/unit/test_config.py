@@ -120,7 +120,9 @@ def test_disabled_by_the_site_enabled_by_the_person(files) -> None:
     assert not files(site="disable = true", HANDWASH_DISABLE="0").disable
 
 
-variables = st.sampled_from(["BANNER", "ON_EXIT", "DEADLINE", "GRACE", "LANG", "DISABLE", "IDLE_AFTER"])
+variables = st.sampled_from(
+    ["BANNER", "ON_EXIT", "DEADLINE", "GRACE", "LANG", "DISABLE", "IDLE_AFTER", "SCHEDULER", "SLURM_NAMES"]
+)
 # What an environment can hold: any bytes but NUL, decoded as Python does it.
 values = st.binary(max_size=30).map(lambda data: data.replace(b"\0", b"").decode("utf-8", "surrogateescape"))
 
@@ -139,12 +141,17 @@ def test_any_environment(files, chosen: dict[str, str]) -> None:
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
 @example(10**400)
 @example(-(10**400))
+@example("3")
 def test_any_value(value: Any) -> None:
-    """Any value for any setting is taken or complained about."""
-    for name in ("disable", "banner", "on_exit", "deadline", "grace", "lang", "other"):
+    """Any value for any setting is taken, or complained about and changes nothing."""
+    names = ("disable", "banner", "on_exit", "deadline", "grace", "lang", "scheduler", "slurm_names", "other")
+    for name in names:
         found = config._with_value(Config(), name, value, "here")
-        assert (found.complaints == ()) != (config.replace(found, complaints=()) == Config()) or value in (
-            False, "full", "ask", 3, 5, 3.0, 5.0)  # fmt: skip
+        if found.complaints:
+            assert config.replace(found, complaints=()) == Config()
+        else:
+            taken = getattr(found, name)
+            assert taken == value or (name in ("deadline", "grace") and taken == float(value))
 
 
 def test_the_file_has_the_name_of_the_contract() -> None:
@@ -162,3 +169,20 @@ def test_how_long_a_gpu_may_do_nothing(files) -> None:
     """In minutes; none at all is a choice too."""
     assert (files().idle_after, files("idle_after = 2.5").idle_after) == (10.0, 2.5)
     assert files("idle_after = 30", HANDWASH_IDLE_AFTER="0").idle_after == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("auto", ""),
+        ("slurm", "slurm"),
+        ("pbs", "pbs"),
+        ("a_site.of_ours", "a_site.of_ours"),
+        ("a site", None),
+        ("", None),
+    ],
+)
+def test_the_scheduler(files, text: str, taken: str | None) -> None:
+    """A name of ours, or what can be the name of a module."""
+    found = files(own=f'scheduler = "{text}"')
+    assert found.scheduler == (taken or "") and (taken is None) == bool(found.complaints)

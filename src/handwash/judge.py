@@ -8,10 +8,6 @@ from handwash.messages import N_, _
 from handwash.model import Job, Judged, Node, Process, Survey, Unknown, Verdict
 from handwash.services import is_client, is_kernel, is_service, of_editor
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 # Ids from here on stand for no ordinary step: interactive 0xfffffffa, batch …fb, extern …fc (slurm.h).
 _SPECIAL_STEPS = 0xFFFFFFF0
 
@@ -98,12 +94,20 @@ def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:
         shell_pgid=own[-1].pgid if own else None,
         pipeline=groups[0] if len(groups) > 1 and groups[0] not in groups[1:] else None,
         now=now,
-        kept=survey.site.waits_for_terminal and any(map(_keeps_terminal(survey), mine.values())),
+        kept=bool(keeping(survey, uid)),
     )
 
 
-def _keeps_terminal(survey: Survey) -> Callable[[Process], bool]:
-    return lambda one: one.on_terminal and one.pid not in survey.chain and one.state not in ("Z", "X")
+def keeping(survey: Survey, uid: int) -> tuple[Process, ...]:
+    """What of the person's keeps the job when its shell has gone, by the terminal that it holds; the shells that ask do not."""
+    inside = not isinstance(survey.node, Unknown) and survey.node.job is not None
+    if not inside or not survey.site.waits_for_terminal or isinstance(survey.processes, Unknown):
+        return ()
+    return tuple(
+        one
+        for one in survey.processes
+        if one.uid == uid and one.on_terminal and one.pid not in survey.chain and one.state not in ("Z", "X")
+    )
 
 
 def _named(one: Judged) -> Judged:
@@ -130,7 +134,7 @@ def _judge(process: Process, uid: int, context: _Context) -> Judged:
     if of_editor(process, context.mine):
         why = _("A helper of an editor's server: it belongs to that service.")
         return Judged(process, "service", _fate_in_job(process, context), False, why)
-    if is_client(process):
+    if is_client(process) or process.name in context.survey.site.holders:
         return _plain(process, context, False, _("A scheduler's client: its job is in the queue."))
     if process.job is not None:
         return _judge_with_job(process, context)

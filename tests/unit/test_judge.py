@@ -553,3 +553,41 @@ def test_the_batch_jobs_that_run() -> None:
     assert remarks.batch_jobs(survey("compute", "42", jobs=rows)) == ("50_3", "60")
     assert remarks.batch_jobs(survey("login", jobs=rows)) == ("42", "50_3", "60")
     assert remarks.batch_jobs(survey("login", jobs=Unknown("why"))) == ()
+
+
+# Who keeps the job
+
+PBS = Site("session", ("qsub",), waits_for_terminal=True)
+HOLDS = {"on_terminal": True, "terminal": TTY, "sid": SID, "job": "42", "attributed_by": "environment"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen", "keeps"),
+    [
+        (HOLDS, {"inside": "42", "site": PBS}, True),
+        # In a session of its own it can hold the terminal all the same, and so can what has lost its environment.
+        ({"on_terminal": True}, {"inside": "42", "site": PBS}, True),
+        ({**HOLDS, "name": "tmux"}, {"inside": "42", "site": PBS}, True),
+        ({**HOLDS, "on_terminal": False}, {"inside": "42", "site": PBS}, False),
+        ({**HOLDS, "state": "Z"}, {"inside": "42", "site": PBS}, False),
+        ({**HOLDS, "uid": OTHER}, {"inside": "42", "site": PBS}, False),
+        # The pager of `handwash check | less`.
+        ({**HOLDS, "pgid": HANDWASH}, {"inside": "42", "site": PBS}, False),
+        (HOLDS, {"site": PBS}, False),
+        (HOLDS, {"inside": "42"}, False),
+        (HOLDS, {"inside": "42", "site": PBS, "node": Unknown("w")}, False),
+    ],
+)
+def test_who_keeps_the_job(changes: dict[str, Any], seen: dict[str, Any], keeps: bool) -> None:
+    """Whoever holds the terminal of a job that waits for it; what else is in the job goes on with it then."""
+    other = process(5001, job="42", attributed_by="environment", sid=SID)
+    found = survey(**{"step": None, **seen, "processes": (process(**changes), other)})
+    assert [keeper.pid for keeper in judge.keeping(found, UID)] == ([5000] if keeps else [])
+    if seen.get("site") is PBS and seen.get("inside") and "node" not in seen:
+        assert one(found, 5001)[1] == ("survives" if keeps else "ends-with-job")
+
+
+def test_a_qsub_that_waits_is_no_leftover() -> None:
+    """It is the scheduler's client, as srun is; a program of that name at a site without PBS is not."""
+    assert one(survey(site=PBS, processes=(process(name="qsub"),)))[2] is False
+    assert one(survey(processes=(process(name="qsub"),)))[2] is True

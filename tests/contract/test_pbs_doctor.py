@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -15,6 +17,8 @@ from tests.contract.test_front_door import world as world
 from tests.contract.test_sessions import SESSION, record, sleeper
 from tests.testbed.driver.fake import GIB, FakeDriver
 from tests.testbed.pbs import Pbs
+
+from handwash.node import wire
 
 SAFE_SRUN = [sys.executable, "-I", "-S", str(MAIN.parent / "srun" / "entry.py")]
 ASK_FOR_ONE = "qsub -I -l select=1:ncpus=4:ngpus=1 -l walltime=01:00:00"
@@ -211,6 +215,40 @@ def test_a_local_session_that_nobody_closed(cluster: World, pbs: Pbs, array: boo
     path = record(cluster, SESSION[:-1] + "0", job=job, local="1")
     assert "nothing of it is left here" in cluster.run("banner", env=env)[2] and not path.exists()
     assert pbs.asked("qdel") == []
+
+
+def test_a_local_session_that_was_killed(cluster: World, pbs: Pbs) -> None:
+    """With all that watched over it: the job that it ran in is not its own, so nobody is told to end that."""
+    job = pbs.add(interactive=True)
+    env = inside(cluster, pbs, job)
+    folder = cluster.home / ".local" / "state" / "handwash" / "sessions"
+
+    def rows(kind: str) -> list[list[str]]:
+        return [row for path in folder.glob(f"*.{kind}") for row in wire.unpack(path.read_bytes()) or []]
+
+    argv = [*SAFE_SRUN, "--local", "/bin/sleep", "60"]
+    with subprocess.Popen(argv, env={**cluster.env, **env}, stdin=subprocess.DEVNULL, start_new_session=True) as owner:
+        try:
+            until(lambda: any(row[0] == "process" for row in rows("part")))
+        finally:
+            watchers = {int(row[1]) for kind in ("session", "part") for row in rows(kind) if row[0] == "helper"}
+            # Each stopped before the first dies, so that none can do its work.
+            send(signal.SIGSTOP, {owner.pid, *watchers})
+            send(signal.SIGKILL, {owner.pid, *watchers})
+    left = {int(row[1]) for row in rows("part") if row[0] == "process"}
+    try:
+        said = cluster.run("banner", env=env)[2]
+        assert "never closed" in said and "qdel" not in said, said
+        code, _out, err = cluster.run("clean", "--yes", "--session", rows("session")[0][1], env=env)
+        assert "qdel" not in err and code == 0, err
+    finally:
+        send(signal.SIGKILL, left)
+
+
+def send(number: signal.Signals, pids: set[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def test_a_session_of_a_job_in_the_queue(cluster: World, pbs: Pbs) -> None:

@@ -22,7 +22,7 @@ def vnode(name: str, **attributes: object) -> str:
 
 
 def read(text: str) -> tuple[Partition, ...] | None:
-    return pbs_vnodes.parse_nodes(Result(0, text.encode(), b"", False))
+    return pbs_vnodes.parse_gpus(Result(0, text.encode(), b"", False))
 
 
 def gpus(count: int, used: int | None = None, **more: object) -> dict[str, object]:
@@ -36,6 +36,8 @@ def test_gpus_of_the_cluster() -> None:
         + vnode("n2", **gpus(4, resources_available__ncpus=4))
         + vnode("n3", **gpus(4, 0, state="job-busy"))
         + vnode("n4", **gpus(4, 0, state="down,offline", comment=COMMENT))
+        # Counted on another vnode.
+        + vnode("n6[1]", resources_available__ngpus="@n6[0]", resources_assigned__ngpus="@n6[0]")
         # More than there are: a vnode whose number was lowered while jobs ran.
         + vnode("n5[0]", **gpus(1, 2))
         + vnode("fast1", **gpus(8, queue="fast"))
@@ -63,14 +65,14 @@ def test_gpus_are_not_counted_here(text: str) -> None:
         Result(1, b"", b"", False),
         Result(0, b"", b"pbsnodes: No nodes found\n", False),
         Result(0, b"<html>\n", b"", False),
-        Result(0, vnode("n1", state=None).encode(), b"", False),
+        Result(0, b"n1\n     what\n\n", b"", False),
         Result(0, vnode("n1", **{**gpus(1), "resources_available__ngpus": "many"}).encode(), b"", False),
         Result(0, vnode("n1", **gpus(1), resources_assigned__ncpus="0").replace("ngpus = 1", "ngpus = ²").encode(), b"", False),
     ],
 )  # fmt: skip
 def test_what_could_not_be_told(result: Result) -> None:
     with pytest.raises(CouldNotTell):
-        pbs_vnodes.parse_nodes(result)
+        pbs_vnodes.parse_gpus(result)
 
 
 @given(st.text(max_size=300))
@@ -78,7 +80,7 @@ def test_any_answer(text: str) -> None:
     """An answer or CouldNotTell, whatever it is; counts that can be."""
     for one in (text, vnode("n1", **gpus(2)) + text, vnode("n1", **gpus(2), comment=text)):
         try:
-            found = pbs_vnodes.parse_nodes(Result(0, one.encode("utf-8", "surrogatepass"), b"", False))
+            found = pbs_vnodes.parse_gpus(Result(0, one.encode("utf-8", "surrogatepass"), b"", False))
         except CouldNotTell:
             continue
         assert found is None or all(0 <= row.idle <= row.gpus for row in found)

@@ -151,13 +151,13 @@ class Pbs(Scheduler):
     def ask_gpus(self) -> tuple[Any, ...] | None:
         from handwash.schedulers import pbs_vnodes
 
-        argv = pbs_vnodes.nodes_argv()
+        argv = pbs_vnodes.vnodes_argv()
         return None if command(argv[0]) is None else _plain(_run(argv, 60))
 
     def partitions(self, said: tuple[Any, ...]) -> tuple[Partition, ...] | None:
         from handwash.schedulers import pbs_vnodes
 
-        return pbs_vnodes.parse_nodes(run.Result(*said))
+        return pbs_vnodes.parse_gpus(run.Result(*said))
 
     def partition_line(self, partition: Partition) -> str:
         from handwash.schedulers import pbs_vnodes

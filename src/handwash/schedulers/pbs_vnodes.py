@@ -1,4 +1,4 @@
-"""Where GPUs are to be had on a PBS cluster: what pbsnodes says of its vnodes, and a qsub line that would get one. Pure.
+"""What pbsnodes says of the vnodes of a PBS cluster, where GPUs are to be had on it, and a qsub line that gets one. Pure.
 
 Read in the sources of OpenPBS 19.1 to its head of 2026 (pbsnodes.c, attr_node_func.c), not recorded.
 """
@@ -22,26 +22,54 @@ _GPUS = "ngpus"
 _USABLE = "free"
 
 
-def nodes_argv() -> list[str]:
+def vnodes_argv() -> list[str]:
     """All vnodes with their attributes; anybody may ask that (pbsnodes(8B))."""
     return ["pbsnodes", "-a", "-v"]
 
 
-def parse_nodes(result: Result) -> tuple[Partition, ...] | None:
+def whole(result: Result) -> str:
+    """What one of PBS's commands has said. Raises CouldNotTell for anything that is not a whole, clean answer."""
+    words = result.err.decode("utf-8", "replace").strip()
+    if result.timed_out or result.capped or result.code != 0 or words:
+        said = _("no answer in time") if result.timed_out else _("no reason given")
+        said = words.splitlines()[-1] if words and not result.timed_out else said
+        raise CouldNotTell(_("The PBS server could not be asked: {said}").format(said=said))
+    return result.out.decode("utf-8", "replace")
+
+
+def parse_vnodes(result: Result) -> list[dict[str, str]]:
+    """Each vnode's attributes, and its name as "". Raises CouldNotTell.
+
+    An empty line ends a record. pbsnodes lets a newline in a value through, in an administrator's comment say: lines in another
+    form are passed over, and the first of two attributes counts, for most stand before the comment (master_node_attr_def.xml).
+    """
+    found = []
+    for block in whole(result).split("\n\n"):
+        if not block.strip():
+            continue
+        first, *lines = block.strip("\n").split("\n")
+        vnode: dict[str, str] = {"": first.strip()}
+        for line in lines:
+            name, equals, value = line.strip().partition(" =")
+            if line.startswith("     ") and equals:
+                vnode.setdefault(name, value.strip())
+        if first.startswith(" ") or len(vnode) == 1:
+            raise CouldNotTell(_("pbsnodes printed something that cannot be read."))
+        found.append(vnode)
+    return found
+
+
+def parse_gpus(result: Result) -> tuple[Partition, ...] | None:
     """The GPUs of the cluster, those of vnodes that only one queue's jobs get (their attribute `queue`) apart.
 
     None where no vnode has `ngpus`: then PBS does not count GPUs, or not by this name. Raises CouldNotTell.
     """
-    words = result.err.decode("utf-8", "replace").strip()
-    if result.timed_out or result.capped or result.code != 0 or words:
-        said = words.splitlines()[-1] if words else _("no reason given")
-        raise CouldNotTell(_("The nodes could not be told: {said}").format(said=said))
     found: dict[str, Partition] = {}
-    for vnode in _records(result.out.decode("utf-8", "replace")):
+    for vnode in parse_vnodes(result):
         gpus = _count(vnode, f"resources_available.{_GPUS}")
         if not gpus:
             continue
-        free = gpus - _count(vnode, f"resources_assigned.{_GPUS}") if vnode["state"] == _USABLE else 0
+        free = gpus - _count(vnode, f"resources_assigned.{_GPUS}") if vnode.get("state") == _USABLE else 0
         cpus = _count(vnode, "resources_available.ncpus") or 1
         name = vnode.get("queue", "")
         known = found.get(name, Partition(name, not name, 0, 0, cpus, None))
@@ -50,30 +78,13 @@ def parse_nodes(result: Result) -> tuple[Partition, ...] | None:
     return tuple(sorted(found.values(), key=lambda one: (-one.idle, one.name))) or None
 
 
-def _records(text: str) -> list[dict[str, str]]:
-    """Each vnode's attributes. An empty line ends a record; pbsnodes lets newlines of a value through, in a comment say."""
-    found = []
-    for block in text.split("\n\n"):
-        if not block.strip():
-            continue
-        lines = block.strip("\n").split("\n")
-        # Of two lines that begin alike the first is PBS's own: `state` stands before every comment.
-        record: dict[str, str] = {}
-        for line in lines[1:]:
-            name, equals, value = line[5:].partition(" = ")
-            if line.startswith("     ") and equals:
-                record.setdefault(name, value)
-        if "state" not in record:
-            raise CouldNotTell(_("pbsnodes printed a node that cannot be read."))
-        found.append(record)
-    return found
-
-
 def _count(vnode: Mapping[str, str], name: str) -> int:
-    """A resource that is not there is one of which there is nothing."""
+    """How many there are: none of a resource that is not there, or that is counted on another vnode (`@name`)."""
     value = vnode.get(name, "0")
+    if value.startswith("@"):
+        return 0
     if not digits(value):
-        raise CouldNotTell(_("pbsnodes printed a node that cannot be read."))
+        raise CouldNotTell(_("pbsnodes printed something that cannot be read."))
     return int(value)
 
 

@@ -587,7 +587,8 @@ def test_who_keeps_the_job(changes: dict[str, Any], seen: dict[str, Any], keeps:
         assert one(found, 5001)[1] == ("survives" if keeps else "ends-with-job")
 
 
-def test_a_qsub_that_waits_is_no_leftover() -> None:
-    """It is the scheduler's client, as srun is; a program of that name at a site without PBS is not."""
-    assert one(survey(site=PBS, processes=(process(name="qsub"),)))[2] is False
-    assert one(survey(processes=(process(name="qsub"),)))[2] is True
+def test_what_waits_for_a_job_is_no_leftover() -> None:
+    """A client of the scheduler here, as srun is of Slurm; elsewhere a program of that name is anybody's."""
+    waits = process(name="jobshell")
+    assert one(survey(site=Site(holders=("jobshell",)), processes=(waits,)))[2] is False
+    assert one(survey(processes=(waits,)))[2] is True

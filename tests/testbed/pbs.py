@@ -4,8 +4,8 @@ It stands for an OpenPBS server (23.06.06 and the head of 2026), as seen by one 
 real one, and the same here: the format of `qstat -f -w` and of the table, the exit codes, the words beside them but for two,
 the server that is down and the one that hangs, history on and off, E after qdel, no `session_id` in the first seconds. Read
 in its sources and not seen: which jobs `-u`, `-t` and `-r` choose, `-B`, the words beside the exit codes 159 and 168, and all
-of pbsnodes, which tells what a test says of the vnodes and nothing of the jobs on them. Not here: MOM, the scheduler, qsub, `-f`
-without `-w`; it starts and ends no process, so a job's processes are the test's own.
+of pbsnodes, which tells what a test says of the vnodes and nothing of the jobs on them. Not here: MOM, the scheduler, qsub,
+`-f` without `-w`; it starts and ends no process, so a job's processes are the test's own.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_inside_a_job(cluster: World, pbs: Pbs, fake_driver: FakeDriver) -> None
     fake_driver.gpus(2, memory_total=40 * GIB).gpu(1, lost=1)
     _code, found, answer = ask(cluster, env=env)
     assert "host=NODE" in found["gpu-lost"]["remedy"] and of_slurm(answer) == []
-    assert "no-gpu-requested" not in found and "in no control group" in found["proctrack"]["evidence"]
+    assert "no-gpu-requested" not in found and "cgroup hook" in found["proctrack"]["evidence"]
     fake_driver.gpus(2, memory_total=40 * GIB).mig(0, 1)
     _code, found, answer = ask(cluster, env=env)
     assert f"{ASK_FOR_ONE} -l place=excl" in found["gpu-shared"]["remedy"]

@@ -219,9 +219,12 @@ def test_each_cause_under_another_scheduler(monkeypatch: pytest.MonkeyPatch, sch
         ({"site": Site("cgroup")}, ["in a control group", "keeps the whole job and its GPUs"], ["setsid"]),
         (
             {**LOGIN, "site": Site("session")},
-            ["in no job", "where the site has no cgroup hook", "keeps the whole job"],
+            ["does not show here", "where the site has no cgroup hook", "keeps the whole job"],
             [],
         ),
+        # A container can hide the control group; one that is seen is there.
+        ({"container": True, "site": Site("session")}, ["does not show here", "where the site has no cgroup hook"], []),
+        ({"container": True, "site": Site("cgroup")}, ["in a control group"], ["setsid"]),
         ({"node": Unknown("w"), "site": Site("session")}, ["where the site has no cgroup hook"], []),
     ],
 )

@@ -30,7 +30,7 @@ def gpus(count: int, used: int | None = None, **more: object) -> dict[str, objec
 
 
 def test_gpus_of_the_cluster() -> None:
-    """Idle ones of vnodes that take jobs alone; what belongs to one queue is its own row; the one with most idle first."""
+    """Idle ones of vnodes that take jobs alone; what belongs to one queue is its own row, and comes after what does to none."""
     found = read(
         vnode("n1", **gpus(4, 1))
         + vnode("n2", **gpus(4, resources_available__ncpus=4))
@@ -40,14 +40,19 @@ def test_gpus_of_the_cluster() -> None:
         + vnode("n6[1]", resources_available__ngpus="@n6[0]", resources_assigned__ngpus="@n6[0]")
         # More than there are: a vnode whose number was lowered while jobs ran.
         + vnode("n5[0]", **gpus(1, 2))
+        + vnode("slow1", **gpus(2, queue="slow"))
         + vnode("fast1", **gpus(8, queue="fast"))
         + vnode("cpu1")
     )
-    assert found == (Partition("fast", False, 8, 8, 64, None), Partition("", True, 17, 7, 4, None))
-    assert [pbs_vnodes.qsub_line(one) for one in found] == [
-        "qsub -I -q fast -l select=1:ncpus=4:ngpus=1 -l walltime=01:00:00",
+    fast, slow = Partition("fast", False, 8, 8, 64, None), Partition("slow", False, 2, 2, 64, None)
+    assert found == (Partition("", True, 17, 7, 4, None), fast, slow)
+    assert [pbs_vnodes.qsub_line(one) for one in found[:2]] == [
         "qsub -I -l select=1:ncpus=1:ngpus=1 -l walltime=01:00:00",
+        "qsub -I -q fast -l select=1:ncpus=4:ngpus=1 -l walltime=01:00:00",
     ]
+    # Where nobody waits for it, a queue's own is to be had sooner.
+    busy = vnode("n1", **gpus(4, 4)) + vnode("fast1", **gpus(8, queue="fast"))
+    assert [one.name for one in read(busy) or ()] == ["fast", ""]
 
 
 @pytest.mark.parametrize("text", ["", vnode("n1"), vnode("n1", **gpus(0))])

@@ -1,9 +1,9 @@
 """What handwash asks of a batch scheduler. One class for each kind of it; which one is here: `schedulers.here`.
 
 Its methods are of two kinds. Those that look (`ask`, `evidence`, `ask_gpus`, `clock`, `steps`, `cancel`, `records`, `shown`)
-may start programs, with `run.run`, and read files. All but `steps` and `cancel` run in a child process with a deadline; what the
-first four answer has to be plain data (`marshal`), and so has what is in a `usage.Run`. Those that read are pure. Whoever could
-not tell raises `run.CouldNotTell` with a whole sentence: that is never an empty answer.
+may start programs, with `run.run`, and read files. All but `steps` and `cancel` run in a child process with a deadline; what
+the first four answer has to be plain data (`marshal`), and so has what is in a `usage.Run`. Those that read are pure. Whoever
+could not tell raises `run.CouldNotTell` with a whole sentence: that is never an empty answer.
 """
 
 from __future__ import annotations

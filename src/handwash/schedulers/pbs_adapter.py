@@ -175,16 +175,19 @@ class Pbs(Scheduler):
         return "qstat -B"
 
     def leaving(self, site: Site, node: Node | None) -> Leaving | None:
-        """Measured on 23.06 and the head of 2026, with the cgroup hook and without; whether it is here only a job shows."""
+        """Measured on 23.06 and the head of 2026, with the cgroup hook and without.
+
+        Whether it is here only a job shows; a container can hide it.
+        """
         if site.proctrack is None:
             return None
-        if node is None or node.job is None:
+        if node is None or node.job is None or (node.container and site.proctrack != "cgroup"):
             what = _(
                 "When you leave an interactive job's shell, PBS ends what is in the shell's session; where the site has no "
                 "cgroup hook, what has a session of its own (setsid, a daemon) goes on. A program that still holds the "
                 "terminal, a plain `sleep 1000 &` too, keeps the whole job and its GPUs allocated."
             )
-            said = _("This shell is in no job; only inside one does the cgroup hook show.")
+            said = _("Whether the site has the cgroup hook does not show here.")
         elif site.proctrack == "cgroup":
             what = _(
                 "When you leave this job's shell, PBS ends all that still runs in the job; but a program that still holds the "

@@ -62,7 +62,8 @@ def parse_vnodes(result: Result) -> list[dict[str, str]]:
 def parse_gpus(result: Result) -> tuple[Partition, ...] | None:
     """The GPUs of the cluster, those of vnodes that only one queue's jobs get (their attribute `queue`) apart.
 
-    None where no vnode has `ngpus`: then PBS does not count GPUs, or not by this name. Raises CouldNotTell.
+    Those that any job may get come first where some of them are idle: who may use a queue is not known here. None where no
+    vnode has `ngpus`: then PBS does not count GPUs, or not by this name. Raises CouldNotTell.
     """
     found: dict[str, Partition] = {}
     for vnode in parse_vnodes(result):
@@ -75,7 +76,7 @@ def parse_gpus(result: Result) -> tuple[Partition, ...] | None:
         known = found.get(name, Partition(name, not name, 0, 0, cpus, None))
         idle = known.idle + max(free, 0)
         found[name] = Partition(name, not name, known.gpus + gpus, idle, min(cpus, known.cpus), None)
-    return tuple(sorted(found.values(), key=lambda one: (-one.idle, one.name))) or None
+    return tuple(sorted(found.values(), key=lambda one: (not one.idle, not one.default, -one.idle, one.name))) or None
 
 
 def _count(vnode: Mapping[str, str], name: str) -> int:

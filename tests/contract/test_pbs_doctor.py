@@ -14,12 +14,14 @@ import pytest
 from tests.contract.test_doctor import ask
 from tests.contract.test_front_door import HANDWASH, MAIN, World, until
 from tests.contract.test_front_door import world as world
-from tests.contract.test_sessions import SESSION, record, sleeper
+from tests.contract.test_sessions import record, sleeper
 from tests.testbed.driver.fake import GIB, FakeDriver
 from tests.testbed.pbs import Pbs
 
 from handwash.node import wire
 
+# Not one of other tests that may run beside these.
+SESSION = "20260101-000000-0b0c0d0e0f0a"
 SAFE_SRUN = [sys.executable, "-I", "-S", str(MAIN.parent / "srun" / "entry.py")]
 ASK_FOR_ONE = "qsub -I -l select=1:ncpus=4:ngpus=1 -l walltime=01:00:00"
 SLURM = ("srun ", "sinfo", "scontrol", "squeue", "scancel", "sbatch", "Slurm")
@@ -203,7 +205,7 @@ def test_a_local_session_that_nobody_closed(cluster: World, pbs: Pbs, array: boo
     """In a job that goes on: what it left is named and ended, and nobody is told to cancel the job; then it is closed."""
     job = pbs.add_array("RR").replace("[]", "[2]") if array else pbs.add(interactive=True)
     env = inside(cluster, pbs, job)
-    path = record(cluster, job=job, local="1")
+    path = record(cluster, SESSION, job=job, local="1")
     with sleeper(**{**env, "HANDWASH_SESSION": SESSION}) as left, sleeper(**env) as bystander:
         said = cluster.run("banner", env=env)[2]
         assert f"{left.pid} sleep" in said and f"handwash clean --session {SESSION}" in said and "qdel" not in said, (
@@ -254,7 +256,7 @@ def send(number: signal.Signals, pids: set[int]) -> None:
 def test_a_session_of_a_job_in_the_queue(cluster: World, pbs: Pbs) -> None:
     """One that made its job: how to cancel that is said in PBS's words, quoted where a shell would take it for a pattern."""
     job = pbs.add_array("RR").replace("[]", "[2]")
-    record(cluster, job=job)
+    record(cluster, SESSION, job=job)
     assert f"its job is still in the queue: qdel '{job}'" in cluster.run("banner")[2]
     code, _out, err = cluster.run("clean", "--session", SESSION, "--yes")
     assert code == 1 and f"end that first: qdel '{job}'. Nothing was ended." in err

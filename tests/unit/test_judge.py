@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
 
-from handwash import judge, remarks
+from handwash import judge, remarks, world
+from handwash import survey as survey_package
+from handwash.commands import clean, leave
+from handwash.config import Config
 from handwash.frozen import replace
 from handwash.model import Gpu, Job, Node, Process, Site, Survey, Unknown
 
@@ -585,6 +589,24 @@ def test_who_keeps_the_job(changes: dict[str, Any], seen: dict[str, Any], keeps:
     assert [keeper.pid for keeper in judge.keeping(found, UID)] == ([5000] if keeps else [])
     if seen.get("site") is PBS and seen.get("inside") and "node" not in seen:
         assert one(found, 5001)[1] == ("survives" if keeps else "ends-with-job")
+
+
+def test_what_is_cleaned_up_keeps_no_job(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With `on_exit` at clean only what stays is named: a service is no leftover, and holds the terminal all the same."""
+    there = (process(**HOLDS), process(5001, **{**HOLDS, "name": "tmux"}))
+    seen = survey(inside="42", site=PBS, step=None, processes=there)
+    ended: list[int] = []
+    monkeypatch.setattr(leave, "_outermost", lambda: True)
+    monkeypatch.setattr(signal, "signal", lambda *_words: None)
+    monkeypatch.setattr(survey_package, "take", lambda _deadline: seen)
+    monkeypatch.setattr(world, "uid", lambda: UID)
+    monkeypatch.setattr(world, "now", lambda: NOW)
+    monkeypatch.setattr(
+        clean, "end_all", lambda _settings, _seen, targets, _stream: ended.extend(one.process.pid for one in targets)
+    )
+    assert leave.leave(Config(on_exit="clean"), "exit", again=False) == 0
+    said = capsys.readouterr().err
+    assert ended == [5000] and "Process 5001 (tmux) holds this terminal" in said and "5000" not in said, said
 
 
 def test_what_waits_for_a_job_is_no_leftover() -> None:

@@ -48,6 +48,10 @@ def leave(settings: Config, how: str, again: bool) -> int:
         from handwash.commands import clean
 
         clean.end_all(settings, seen, verdict.leftovers, sys.stderr)
+        # A service is no leftover, and keeps the job all the same.
+        ended = {one.process for one in verdict.leftovers}
+        rest = tuple(one for one in judge.keeping(seen, world.uid()) if one not in ended)
+        tell.keeps_job(rest, seen.node, sys.stderr)
         tell.not_looked_at(remarks.other_nodes(seen), sys.stderr)
         return Exit.CLEAN
     _warn(seen, verdict)

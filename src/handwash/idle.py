@@ -58,7 +58,7 @@ class Load:
 
 
 def held_gpus(survey: Survey) -> tuple[Gpu, ...]:
-    """The GPUs of this node that the job of this shell holds, as far as Slurm and the driver name them.
+    """The GPUs of this node that the job of this shell holds, as far as the scheduler and the driver name them.
 
     Where the job has but a part of one (gres/shard), that is not a GPU of its own.
     """

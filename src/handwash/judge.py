@@ -8,10 +8,6 @@ from handwash.messages import N_, _
 from handwash.model import Job, Judged, Node, Process, Survey, Unknown, Verdict
 from handwash.services import is_client, is_kernel, is_service, of_editor
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 # Ids from here on stand for no ordinary step: interactive 0xfffffffa, batch …fb, extern …fc (slurm.h).
 _SPECIAL_STEPS = 0xFFFFFFF0
 
@@ -56,7 +52,9 @@ def judge(survey: Survey, uid: int, now: float, policy: Policy | None = None) ->
     if not isinstance(survey.processes, Unknown):
         context = _context(survey, uid, now, policy or Policy())
         judged = tuple(
-            _named(_judge(process, uid, context)) for process in survey.processes if not _asks(process, context)
+            _named(_judge(process, uid, context))
+            for process in survey.processes
+            if not _is_asking(process, survey, context.pipeline)
         )
         sentence = _("Could not tell whose work process {pid} ({name}) is: it hangs in the kernel.")
         unknown += [
@@ -71,11 +69,6 @@ def judge(survey: Survey, uid: int, now: float, policy: Policy | None = None) ->
     return Verdict(word, judged, tuple(unknown))
 
 
-def _asks(process: Process, context: _Context) -> bool:
-    """Part of the question: the chain that asks, what its pipe leads to, and process 1, which in a container is a shell."""
-    return process.pid in context.survey.chain or process.pid == 1 or process.pgid == context.pipeline
-
-
 def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:
     processes = () if isinstance(survey.processes, Unknown) else survey.processes
     mine = {process.pid: process for process in processes if process.uid == uid}
@@ -83,8 +76,6 @@ def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:
     living = None if isinstance(survey.jobs, Unknown) else frozenset(job.number for job in survey.jobs)
     node = None if isinstance(survey.node, Unknown) else survey.node
     job = node.job if node else None
-    # With job control `handwash check | less` has a process group of its own, which no shell of the chain is in.
-    groups = [process.pgid for process in own]
     return _Context(
         survey=survey,
         policy=policy,
@@ -96,14 +87,35 @@ def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:
         own_step=next((process.step for process in own if process.job == job and process.step is not None), None),
         own_sid=own[0].sid if own else None,
         shell_pgid=own[-1].pgid if own else None,
-        pipeline=groups[0] if len(groups) > 1 and groups[0] not in groups[1:] else None,
+        pipeline=_pipeline(own),
         now=now,
-        kept=survey.site.waits_for_terminal and any(map(_keeps_terminal(survey), mine.values())),
+        kept=bool(keeping(survey, uid)),
     )
 
 
-def _keeps_terminal(survey: Survey) -> Callable[[Process], bool]:
-    return lambda one: one.on_terminal and one.pid not in survey.chain and one.state not in ("Z", "X")
+def _pipeline(own: list[Process]) -> int | None:
+    """The process group of `handwash check | less`: with job control one of its own, which no shell of the chain is in."""
+    groups = [process.pgid for process in own]
+    return groups[0] if len(groups) > 1 and groups[0] not in groups[1:] else None
+
+
+def keeping(survey: Survey, uid: int) -> tuple[Process, ...]:
+    """What of the person's keeps the job when its shell has gone, by the terminal that it holds; the shells that ask do not."""
+    inside = not isinstance(survey.node, Unknown) and survey.node.job is not None
+    if not inside or not survey.site.waits_for_terminal or isinstance(survey.processes, Unknown):
+        return ()
+    mine = {one.pid: one for one in survey.processes if one.uid == uid}
+    pipeline = _pipeline([mine[pid] for pid in survey.chain if pid in mine])
+    return tuple(
+        one
+        for one in mine.values()
+        if one.on_terminal and not _is_asking(one, survey, pipeline) and one.state not in ("Z", "X")
+    )
+
+
+def _is_asking(process: Process, survey: Survey, pipeline: int | None) -> bool:
+    """Part of the question: the chain that asks, what its pipe leads to, and process 1, which in a container is a shell."""
+    return process.pid in survey.chain or process.pid == 1 or process.pgid == pipeline
 
 
 def _named(one: Judged) -> Judged:
@@ -130,7 +142,7 @@ def _judge(process: Process, uid: int, context: _Context) -> Judged:
     if of_editor(process, context.mine):
         why = _("A helper of an editor's server: it belongs to that service.")
         return Judged(process, "service", _fate_in_job(process, context), False, why)
-    if is_client(process):
+    if is_client(process) or process.name in context.survey.site.holders:
         return _plain(process, context, False, _("A scheduler's client: its job is in the queue."))
     if process.job is not None:
         return _judge_with_job(process, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import paths, remarks, world
+from handwash import paths, remarks, schedulers, world
 from handwash.messages import _, ngettext
 from handwash.model import Survey, Unknown, Verdict
 from handwash.render import harmless
@@ -78,7 +78,7 @@ def _of_sessions(seen: Survey, verdict: Verdict) -> list[str]:
     for session in found[:_SESSIONS_SHOWN]:
         if (
             living is not None
-            and not living & set(session.jobs)
+            and not living & set(session.own_jobs)
             and not remarks.of_session(verdict, session.id, session.jobs)
         ):
             history.close(session, "unconfirmed")
@@ -91,7 +91,7 @@ def _of_sessions(seen: Survey, verdict: Verdict) -> list[str]:
 def _about(session: Session, verdict: Verdict, living: frozenset[str] | None) -> str:
     there = remarks.of_session(verdict, session.id, session.jobs)
     named = {"session": session.id, "command": harmless(session.command, 40)}
-    queued = [job for job in session.jobs if living is not None and job in living]
+    queued = [job for job in session.own_jobs if living is not None and job in living]
     if there:
         sentence = ngettext(
             "Session {session} ({command}) never closed, and {count} process of it still runs here: {names}. "
@@ -103,11 +103,11 @@ def _about(session: Session, verdict: Verdict, living: frozenset[str] | None) ->
         names = ", ".join(f"{one.process.pid} {harmless(one.process.name, 20)}" for one in there[:5])
         return sentence.format(count=len(there), names=names + (" …" if len(there) > 5 else ""), **named)
     if queued:
-        sentence = _("Session {session} ({command}) never closed, and its job is still in the queue: scancel {job}")
-        return sentence.format(job=" ".join(queued), **named)
-    if living is None and session.jobs:
+        sentence = _("Session {session} ({command}) never closed, and its job is still in the queue: {line}")
+        return sentence.format(line=schedulers.here().cancel_line(harmless(" ".join(queued))), **named)
+    if living is None and session.own_jobs:
         sentence = _("Session {session} ({command}) never closed; whether its job {job} is over could not be told.")
-        return sentence.format(job=" ".join(session.jobs), **named)
+        return sentence.format(job=harmless(" ".join(session.jobs)), **named)
     elsewhere = [node for node in session.nodes if node != world.host()]
     if elsewhere:
         sentence = _("Session {session} ({command}) never closed; nothing of it is here; not looked at: {nodes}.")

@@ -14,6 +14,8 @@ from handwash.teardown import identity
 _CAP = 256 * 1024
 # Of the largest number of 64 bits; a longer one is damage, and int() refuses it from 4300 on.
 _DIGITS = 20
+# Longer than a job's number with the name of its server, the longest of which a host can have (RFC 1035) and some more.
+_NUMBER_CAP = 300
 
 
 def _prefix() -> str:
@@ -77,13 +79,20 @@ def _row(name: str) -> tuple[int, int, list[str]] | None:
     except OSError:
         return None
     boot, *words = content.decode("utf-8", "replace").strip("\n").split(" ")
-    if boot != identity.boot_id() or len(words) < 3 or not all(map(_is_number, words)):
+    if boot != identity.boot_id() or len(words) < 3 or not all(map(_is_number, words[:2])):
+        return None
+    if not all(map(_is_job, words[2:])):
         return None
     return int(words[0]), int(words[1]), words[2:]
 
 
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdigit() and len(word) <= _DIGITS
+
+
+def _is_job(word: str) -> bool:
+    """As a job's own processes have it: `123` of Slurm, `123.server` and `123[4].server` of PBS."""
+    return word.isascii() and word.isprintable() and 0 < len(word) <= _NUMBER_CAP
 
 
 def _forget(name: str) -> None:

@@ -160,7 +160,7 @@ def own_job(survey: Survey) -> Job | None:
 
 
 def has_gpus_here(survey: Survey) -> bool:
-    """Whether this shell is in a job that holds GPUs of this node, as Slurm names them."""
+    """Whether this shell is in a job that holds GPUs of this node, as the scheduler names them."""
     return not isinstance(survey.node, Unknown) and survey.node.job is not None and bool(survey.node.gpus)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Names that fit into a line.
 _NAMED_NODES = 4
 _NAMED_JOBS = 10
+_NAMED_PROCESSES = 5
 
 
 # Of more parents of defunct processes than these the rest is left out.
@@ -242,6 +243,25 @@ def not_looked_at(nodes: tuple[str, ...], stream: TextIO | None = None) -> None:
         else:
             sentence = _("Not looked at: {nodes}, of the same job. To look, log in there and type: handwash check")
         render.say(sentence.format(nodes=render.harmless(names)), stream)
+
+
+def keeps_job(processes: tuple[Process, ...], node: Union[Node, Unknown], stream: TextIO | None = None) -> None:
+    """What keeps the job and its GPUs when the shell has gone, and what to do about it (PBS waits for the terminal)."""
+    if not processes or isinstance(node, Unknown):
+        return
+    sentence = ngettext(
+        "Process {names} holds this terminal: after you leave, job {job} and the GPUs it holds stay allocated until it ends. "
+        "Clean up first, or start it without the terminal: nohup COMMAND >FILE 2>&1 </dev/null &",
+        "Processes {names} hold this terminal: after you leave, job {job} and the GPUs it holds stay allocated until they end. "
+        "Clean up first, or start them without the terminal: nohup COMMAND >FILE 2>&1 </dev/null &",
+        len(processes),
+    )
+    names = ", ".join(f"{one.pid} ({render.harmless(one.name, 30)})" for one in processes[:_NAMED_PROCESSES])
+    if len(processes) > _NAMED_PROCESSES:
+        names += ", …"
+    out = sys.stdout if stream is None else stream
+    said = sentence.format(names=names, job=render.harmless(node.job or ""))
+    render.say(render.style(said, "yellow", out), stream)
 
 
 def job_hint(job: Job) -> str:

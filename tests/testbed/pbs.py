@@ -1,10 +1,11 @@
-"""A stand-in for PBS, which cannot be installed from a package: qstat and qdel that answer out of a folder.
+"""A stand-in for PBS, which cannot be installed from a package: qstat, qdel and pbsnodes that answer out of a folder.
 
 It stands for an OpenPBS server (23.06.06 and the head of 2026), as seen by one who asks it from any host. Recorded from the
 real one, and the same here: the format of `qstat -f -w` and of the table, the exit codes, the words beside them but for two,
 the server that is down and the one that hangs, history on and off, E after qdel, no `session_id` in the first seconds. Read
-in its sources and not seen: which jobs `-u`, `-t` and `-r` choose, `-B`, and the words beside the exit codes 159 and 168. Not
-here: MOM, the scheduler, qsub, `-f` without `-w`; it starts and ends no process, so a job's processes are the test's own.
+in its sources and not seen: which jobs `-u`, `-t` and `-r` choose, `-B`, the words beside the exit codes 159 and 168, and all
+of pbsnodes, which tells what a test says of the vnodes and nothing of the jobs on them. Not here: MOM, the scheduler, qsub,
+`-f` without `-w`; it starts and ends no process, so a job's processes are the test's own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.testbed.programs import pbs_command
 
-COMMANDS = ("qstat", "qdel")
+COMMANDS = ("qstat", "qdel", "pbsnodes")
 # How long after a qdel a job's processes are said to last; the real server's `kill_delay` is ten seconds.
 ENDS_IN_S = 1.0
 
@@ -67,8 +68,27 @@ class Pbs:
             f"PBS_START_SERVER=0\nPBS_START_COMM=0\nPBS_START_SCHED=0\nPBS_START_MOM={int(mom)}\n"
         )
         state = {"server": self.server, "is": "up", "history": history, "ends_in_s": ENDS_IN_S, "ignores_qdel": False}
-        (folder / "state.json").write_text(json.dumps({**state, "history_duration": "", "jobs": []}))
+        (folder / "state.json").write_text(json.dumps({**state, "history_duration": "", "jobs": [], "vnodes": {}}))
         self._number = 0
+        self.vnode(self.node)
+
+    def vnode(self, name: str, gpus: int = 0, used: int = 0, cpus: int = 8, state: str = "free", **more: str) -> None:
+        """A vnode, or another state of it, in the order of pbsnodes. `used`: of its GPUs; `more`: other attributes."""
+        attributes = {
+            "Mom": name,
+            "ntype": "PBS",
+            "state": state,
+            "pcpus": str(cpus),
+            "resources_available.arch": "linux",
+            "resources_available.ncpus": str(cpus),
+            **({"resources_available.ngpus": str(gpus), "resources_assigned.ngpus": str(used)} if gpus else {}),
+            "resources_assigned.ncpus": "0",
+            **more,
+            "resv_enable": "True",
+            "sharing": "default_shared",
+        }
+        with pbs_command.state_of(self.folder) as known:
+            known["vnodes"][name] = attributes
 
     def set(self, **changes: Any) -> None:
         """`history`; `history_duration`: for how long it is kept, `336:00:00`, or "" where the site has not set it.

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from handwash import schedulers
 from handwash.doctor import findings
 from handwash.doctor.collect import exit_lines
 from handwash.doctor.evidence import Evidence, Machine, SetUp, Smi
@@ -14,7 +15,8 @@ from handwash.limits import Excess
 from handwash.model import Gpu, Job, Judged, Node, Process, Site, Survey, Unknown, Visibility
 from handwash.run import CouldNotTell, Result
 from handwash.schedulers import slurm_partitions
-from handwash.schedulers.slurm_partitions import Partition
+from handwash.schedulers.base import Partition, Scheduler
+from handwash.schedulers.pbs_adapter import Pbs
 
 GPU = Gpu(0, "GPU-0", "NVIDIA A100", 1 << 30, 40 << 30, 0.5, False)
 JOB = Job("7", "7", "RUNNING", "x", "gpu", ("n1",), 1, 60, None, True)
@@ -182,6 +184,63 @@ def test_the_next_command() -> None:
     assert one.remedy == "export CUDA_VISIBLE_DEVICES=0" and "'7'" in one.what
     assert findings.try_line(evidence(partitions=())) is None
     assert "sinfo" in findings.findings(evidence(**{**LOGIN, "partitions": ()}))[0].remedy
+
+
+class Bare(Scheduler):
+    """A site's own, that can do nothing yet."""
+
+    name = "bare"
+
+
+WORDS_OF_SLURM = ("srun", "sbatch", "salloc", "sinfo", "squeue", "scontrol", "scancel", "Slurm", "SLURM")
+# What only Slurm does: a shell that salloc gave, and its word for no GPU.
+ONLY_SLURM = ("salloc", "forgotten beside salloc", "NoDevFiles")
+
+
+@pytest.mark.parametrize("scheduler", [Pbs(), Bare()], ids=["PBS", "a site's own"])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ONLY_SLURM])
+def test_each_cause_under_another_scheduler(monkeypatch: pytest.MonkeyPatch, scheduler: Scheduler, name: str) -> None:
+    """The same findings, each with something to do, and no word of Slurm's in them."""
+    monkeypatch.setattr(schedulers, "here", lambda: scheduler)
+    changes, expected = CASES[name]
+    found = [one for one in findings.findings(evidence(**changes)) if one.id != "proctrack"]
+    assert {one.id: one.severity == "problem" for one in found} == {
+        word: problem for word, problem in expected.items() if word != "proctrack"
+    }
+    for one in found:
+        assert one.what and one.evidence and one.remedy, one
+        assert not [word for word in WORDS_OF_SLURM if word in one.remedy or word in one.what], one
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "not_said"),
+    [
+        ({"site": Site("session")}, ["in no control group", "setsid", "keeps the whole job and its GPUs"], []),
+        ({"site": Site("cgroup")}, ["in a control group", "keeps the whole job and its GPUs"], ["setsid"]),
+        (
+            {**LOGIN, "site": Site("session")},
+            ["does not show here", "where the site has no cgroup hook", "keeps the whole job"],
+            [],
+        ),
+        # A container can hide the control group; one that is seen is there.
+        ({"container": True, "site": Site("session")}, ["does not show here", "where the site has no cgroup hook"], []),
+        ({"container": True, "site": Site("cgroup")}, ["in a control group"], ["setsid"]),
+        ({"node": Unknown("w"), "site": Site("session")}, ["where the site has no cgroup hook"], []),
+    ],
+)
+def test_what_leaving_does_under_pbs(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: list[str], not_said: list[str]
+) -> None:
+    """What ends, what goes on, and that the holder of a terminal keeps the job; of the hook no more than was seen."""
+    monkeypatch.setattr(schedulers, "here", Pbs)
+    (found,) = [one for one in findings.findings(evidence(**changes)) if one.id == "proctrack"]
+    whole = f"{found.what} {found.evidence}"
+    assert [words for words in said if words not in whole] == [] and [
+        words for words in not_said if words in whole
+    ] == []
+    assert "handwash clean" in found.remedy and "qsub SCRIPT" in found.remedy
+    # Where the server has said nothing, nothing is said of leaving.
+    assert "proctrack" not in [one.id for one in findings.findings(evidence(**{**changes, "site": Site()}))]
 
 
 def test_what_is_forgotten_on_a_login_node_is_shown() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
 
-from handwash import judge, remarks
+from handwash import judge, remarks, world
+from handwash import survey as survey_package
+from handwash.commands import clean, leave
+from handwash.config import Config
 from handwash.frozen import replace
 from handwash.model import Gpu, Job, Node, Process, Site, Survey, Unknown
 
@@ -553,3 +557,60 @@ def test_the_batch_jobs_that_run() -> None:
     assert remarks.batch_jobs(survey("compute", "42", jobs=rows)) == ("50_3", "60")
     assert remarks.batch_jobs(survey("login", jobs=rows)) == ("42", "50_3", "60")
     assert remarks.batch_jobs(survey("login", jobs=Unknown("why"))) == ()
+
+
+# Who keeps the job
+
+PBS = Site("session", ("qsub",), waits_for_terminal=True)
+HOLDS = {"on_terminal": True, "terminal": TTY, "sid": SID, "job": "42", "attributed_by": "environment"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen", "keeps"),
+    [
+        (HOLDS, {"inside": "42", "site": PBS}, True),
+        # In a session of its own it can hold the terminal all the same, and so can what has lost its environment.
+        ({"on_terminal": True}, {"inside": "42", "site": PBS}, True),
+        ({**HOLDS, "name": "tmux"}, {"inside": "42", "site": PBS}, True),
+        ({**HOLDS, "on_terminal": False}, {"inside": "42", "site": PBS}, False),
+        ({**HOLDS, "state": "Z"}, {"inside": "42", "site": PBS}, False),
+        ({**HOLDS, "uid": OTHER}, {"inside": "42", "site": PBS}, False),
+        # The pager of `handwash check | less`.
+        ({**HOLDS, "pgid": HANDWASH}, {"inside": "42", "site": PBS}, False),
+        (HOLDS, {"site": PBS}, False),
+        (HOLDS, {"inside": "42"}, False),
+        (HOLDS, {"inside": "42", "site": PBS, "node": Unknown("w")}, False),
+    ],
+)
+def test_who_keeps_the_job(changes: dict[str, Any], seen: dict[str, Any], keeps: bool) -> None:
+    """Whoever holds the terminal of a job that waits for it; what else is in the job goes on with it then."""
+    other = process(5001, job="42", attributed_by="environment", sid=SID)
+    found = survey(**{"step": None, **seen, "processes": (process(**changes), other)})
+    assert [keeper.pid for keeper in judge.keeping(found, UID)] == ([5000] if keeps else [])
+    if seen.get("site") is PBS and seen.get("inside") and "node" not in seen:
+        assert one(found, 5001)[1] == ("survives" if keeps else "ends-with-job")
+
+
+def test_what_is_cleaned_up_keeps_no_job(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With `on_exit` at clean only what stays is named: a service is no leftover, and holds the terminal all the same."""
+    there = (process(**HOLDS), process(5001, **{**HOLDS, "name": "tmux"}))
+    seen = survey(inside="42", site=PBS, step=None, processes=there)
+    ended: list[int] = []
+    monkeypatch.setattr(leave, "_outermost", lambda: True)
+    monkeypatch.setattr(signal, "signal", lambda *_words: None)
+    monkeypatch.setattr(survey_package, "take", lambda _deadline: seen)
+    monkeypatch.setattr(world, "uid", lambda: UID)
+    monkeypatch.setattr(world, "now", lambda: NOW)
+    monkeypatch.setattr(
+        clean, "end_all", lambda _settings, _seen, targets, _stream: ended.extend(one.process.pid for one in targets)
+    )
+    assert leave.leave(Config(on_exit="clean"), "exit", again=False) == 0
+    said = capsys.readouterr().err
+    assert ended == [5000] and "Process 5001 (tmux) holds this terminal" in said and "5000" not in said, said
+
+
+def test_what_waits_for_a_job_is_no_leftover() -> None:
+    """A client of the scheduler here, as srun is of Slurm; elsewhere a program of that name is anybody's."""
+    waits = process(name="jobshell")
+    assert one(survey(site=Site(holders=("jobshell",)), processes=(waits,)))[2] is False
+    assert one(survey(processes=(waits,)))[2] is True

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from handwash import left_behind, patience, run, schedulers, survey, world
 from handwash.frozen import replace
 from handwash.model import Gpu, GpuUse, Job, Judged, Node, Process, Site, Survey, Unknown, Verdict
-from handwash.schedulers import slurm, slurm_adapter
+from handwash.schedulers import pbs_adapter, slurm, slurm_adapter
 from handwash.survey import jobs, node, processes, procfs
 
 
@@ -344,6 +344,41 @@ def test_where(changes: dict, queue, kind: str, job: str | None) -> None:
     assert (found.kind, found.job) == (kind, job) and found.why
     stale = changes.get("env_job") == "41"
     assert any("stale" in why for why in found.why) == stale
+
+
+def test_gpus_that_pbs_has_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the driver's names in what MOM has set, where the cgroup hook sets it: what is not here is none of them."""
+    monkeypatch.setattr(schedulers, "here", pbs_adapter.Pbs)
+    evidence = {
+        "host": "n1", "env_job": "12.vm", "cgroup_job": "12.vm", "ancestors": ["bash", "pbs_mom"], "config": "/etc/pbs.conf",
+        "mom": True, "server": False, "container": None, "gpus": "GPU-b,GPU-gone,GPU-c",
+    }  # fmt: skip
+    gpus = tuple(
+        Gpu(index, uuid, "A100", 0, 1, 0.0, False, minor=index + 4)
+        for index, uuid in enumerate(["GPU-a", "GPU-b", "GPU-c"])
+    )
+
+    def held(**changes: object) -> tuple[int, ...]:
+        seen = {**evidence, **changes}
+        plain = {name: seen[name] for name in ("host", "container")}
+        return node.read({**plain, "scheduler": seen}, (), gpus).gpus
+
+    assert held() == (5, 6)
+    assert held(gpus="") == held(gpus="0,1") == ()
+    # Without the hook the variable may have come with qsub -V from wherever the job was submitted.
+    assert held(cgroup_job=None) == ()
+
+
+def test_the_gpus_that_mom_has_set() -> None:
+    """In what MOM itself has started, whatever the person's shells say since."""
+    with subprocess.Popen(["/bin/sleep", "60"], env={"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}) as first:
+        try:
+            chain = [(os.getpid(), "handwash"), (first.pid, "bash"), (1, "pbs_mom"), (1, "pbs_mom")]
+            until(lambda: procfs.arguments(first.pid)[:1] == ["/bin/sleep"])
+            assert pbs_adapter._given_gpus(chain) == "GPU-a,GPU-b"
+            assert pbs_adapter._given_gpus(chain[:2]) == pbs_adapter._given_gpus([(first.pid, "tmux")]) == ""
+        finally:
+            first.kill()
 
 
 def test_in_a_container() -> None:

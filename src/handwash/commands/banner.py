@@ -28,6 +28,7 @@ def banner(settings: Config) -> int:
     if verdict.leftovers:
         tell.process_table(verdict.leftovers, seen, now, sys.stderr)
         tell.summary(verdict, sys.stderr)
+    tell.keeps_job(judge.keeping(seen, world.uid()), seen.node, sys.stderr)
     tell.not_looked_at(remarks.other_nodes(seen), sys.stderr)
     tell.over_limits(limits.over(seen, verdict, settings.policy, now), sys.stderr)
     for job in remarks.unattended_jobs(seen, world.host()):

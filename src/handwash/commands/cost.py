@@ -237,7 +237,7 @@ def _partitions(cluster: str, deadline: float) -> Partitions:
 
 
 def _pbs(left: Callable[[], float]) -> Server:
-    from handwash.schedulers import pbs_limits
+    from handwash.schedulers import pbs_limits, pbs_vnodes
 
     if run.find("qstat") is None:
         return Unknown(_("qstat is not on the PATH, so the PBS server could not be asked."))
@@ -248,7 +248,7 @@ def _pbs(left: Callable[[], float]) -> Server:
     except (run.CouldNotTell, OSError) as reason:
         return Unknown(_said(reason))
     try:
-        hosts = pbs_limits.parse_hosts(run.run(pbs_limits.vnodes_argv(), left()))
+        hosts = pbs_limits.parse_hosts(run.run(pbs_vnodes.vnodes_argv(), left()))
     except (run.CouldNotTell, OSError) as reason:
         hosts = Unknown(_said(reason))
     return pbs_limits.Site(

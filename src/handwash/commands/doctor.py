@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from handwash import answers, render, tell
+from handwash import answers, render, schedulers, tell
 from handwash.config import Config
 from handwash.doctor import collect, findings
 from handwash.doctor.evidence import Evidence, Finding
@@ -85,15 +85,20 @@ def _outcome(word: str, gpus: int) -> str:
 
 
 def _how_to_get_one(evidence: Evidence) -> None:
-    """Partitions with GPUs, how many are idle now, and the line to type."""
+    """Where GPUs are, how many are idle now, and the line to type."""
     if evidence.partitions is None or isinstance(evidence.partitions, Unknown):
         return
     if not evidence.partitions:
-        render.say(_("sinfo shows no partition with GPUs that you may use."))
+        render.say(_("{scheduler} shows no GPUs that you may use.").format(scheduler=schedulers.here().name))
         return
     render.say(_("GPUs on this cluster:"))
     for one in evidence.partitions:
-        sentence = _("  partition {name}: {idle} of {gpus} GPUs idle now")
+        if not one.name:
+            sentence = _("  {idle} of {gpus} GPUs idle now")
+        elif schedulers.here().divided_by == "queue":
+            sentence = _("  queue {name}: {idle} of {gpus} GPUs idle now")
+        else:
+            sentence = _("  partition {name}: {idle} of {gpus} GPUs idle now")
         render.say(sentence.format(name=harmless(one.name, 60), idle=one.idle, gpus=one.gpus))
     best = findings.best(evidence)
     line = findings.try_line(evidence)

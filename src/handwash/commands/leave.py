@@ -32,6 +32,7 @@ def leave(settings: Config, how: str, again: bool) -> int:
     if verdict.verdict == "clean":
         if how != "hup":
             # Work that somebody attends in another window is no leftover, but the login node has to bear it all the same.
+            tell.keeps_job(judge.keeping(seen, world.uid()), seen.node, sys.stderr)
             tell.over_limits(excesses, sys.stderr)
             tell.not_looked_at(remarks.other_nodes(seen), sys.stderr)
         return Exit.CLEAN
@@ -40,12 +41,17 @@ def leave(settings: Config, how: str, again: bool) -> int:
     if not verdict.leftovers:
         warn(_("handwash: could not tell whether anything of yours goes on here:"))
         tell.could_not_tell(verdict.unknown, sys.stderr)
+        tell.keeps_job(judge.keeping(seen, world.uid()), seen.node, sys.stderr)
         tell.not_looked_at(remarks.other_nodes(seen), sys.stderr)
         return Exit.CLEAN
     if settings.on_exit == "clean":
         from handwash.commands import clean
 
         clean.end_all(settings, seen, verdict.leftovers, sys.stderr)
+        # A service is no leftover, and keeps the job all the same.
+        ended = {one.process for one in verdict.leftovers}
+        rest = tuple(one for one in judge.keeping(seen, world.uid()) if one not in ended)
+        tell.keeps_job(rest, seen.node, sys.stderr)
         tell.not_looked_at(remarks.other_nodes(seen), sys.stderr)
         return Exit.CLEAN
     _warn(seen, verdict)
@@ -78,6 +84,7 @@ def _warn(seen: Survey, verdict: Verdict) -> None:
     if ends:
         pids = ", ".join(str(one.process.pid) for one in ends)
         warn(_("These end with this session: {pids}").format(pids=pids))
+    tell.keeps_job(judge.keeping(seen, world.uid()), seen.node, sys.stderr)
     tell.could_not_tell(verdict.unknown, sys.stderr)
 
 

@@ -59,6 +59,7 @@ def _look(settings: Config, as_json: bool, with_others: bool) -> int:
     rows = shown(verdict, with_others)
     if rows:
         tell.process_table(rows, seen, now)
+    tell.keeps_job(judge.keeping(seen, world.uid()), seen.node)
     tell.over_limits(excesses)
     tell.not_looked_at(remarks.other_nodes(seen))
     tell.summary(verdict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handwash import cleaning, remarks
+from handwash import cleaning, remarks, schedulers
 from handwash.commands import elsewhere
 from handwash.giveback import Done
 from handwash.messages import _, ngettext
@@ -32,7 +32,7 @@ def plan(session: str, seen: Survey, verdict: Verdict, seconds: float) -> cleani
                 "Nothing was ended."
             )
             return cleaning.Plan(complaint=sentence.format(session=session, host=found.host))
-        queued = [job for job in found.jobs if living is not None and job in living]
+        queued = [job for job in found.own_jobs if living is not None and job in living]
         if queued and found.step is not None:
             # In an allocation of one's own only the step is the session's.
             try:
@@ -42,16 +42,17 @@ def plan(session: str, seen: Survey, verdict: Verdict, seconds: float) -> cleani
         if queued:
             sentence = _(
                 "Session {session} has never closed and what it started is still in the queue; "
-                "end that first: scancel {job}. Nothing was ended."
+                "end that first: {line}. Nothing was ended."
             )
             names = [f"{job}.{found.step}" if found.step else job for job in queued]
-            return cleaning.Plan(complaint=sentence.format(session=session, job=" ".join(names)))
-        if found.watched is None and living is not None and living & set(found.jobs):
+            line = schedulers.here().cancel_line(" ".join(names))
+            return cleaning.Plan(complaint=sentence.format(session=session, line=line))
+        if found.watched is None and living is not None and living & set(found.own_jobs):
             pass  # its step is over
         elif found not in history.never_closed([found], living):
             sentence = _("Whether session {session} still runs on {host} cannot be told from here. Nothing was ended.")
             return cleaning.Plan(complaint=sentence.format(session=session, host=found.host), unsure=True)
-        if living is None and found.jobs:
+        if living is None and found.own_jobs:
             sentence = _("Whether job {job} of session {session} is over could not be told. Nothing was ended.")
             return cleaning.Plan(complaint=sentence.format(session=session, job="+".join(found.jobs)), unsure=True)
     there = remarks.of_session(verdict, session, found.jobs)

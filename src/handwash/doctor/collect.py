@@ -1,16 +1,16 @@
-"""The doctor's looks: nvidia-smi, driver and modules, the set-up, sinfo. Each in a process of its own, under one deadline."""
+"""The doctor's looks: nvidia-smi, driver and modules, the set-up, the scheduler's GPUs and clock. Each in a process of its
+own, under one deadline."""
 
 from __future__ import annotations
 
 import os
 
-from handwash import judge, limits, paths, run, survey, world
+from handwash import judge, limits, paths, run, schedulers, survey, world
 from handwash.accelerators import device_files, nvml
 from handwash.config import Config
 from handwash.doctor.evidence import Evidence, Machine, SetUp, Smi
 from handwash.messages import _
-from handwash.model import Survey, Unknown
-from handwash.schedulers import slurm, slurm_partitions
+from handwash.model import Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ def take(settings: Config) -> Evidence:
     hangs = isinstance(seen.gpus, Unknown) and seen.gpus.cause == "driver-hangs"
     if not hangs:
         questions["smi"] = _smi
-    if _has_scheduler(seen):
-        questions["partitions"] = _partitions
-        questions["clock"] = _clock
+    # One that has not answered is not asked a second time.
+    if not isinstance(seen.jobs, Unknown):
+        questions["partitions"] = schedulers.here().ask_gpus
+        questions["clock"] = schedulers.here().clock
     answers = run.looks(questions, settings.deadline)
     now = world.now()
     verdict = judge.judge(seen, world.uid(), now, settings.policy)
@@ -57,11 +58,6 @@ def _read(answer: Any, record: Any) -> Any:
     if isinstance(answer, Unknown):
         return answer
     return record(**{name: tuple(value) if isinstance(value, list) else value for name, value in answer.items()})
-
-
-def _has_scheduler(seen: Survey) -> bool:
-    """Whether its commands are here and have answered: one that is down is not asked a second time."""
-    return run.find("sinfo") is not None and not isinstance(seen.jobs, Unknown)
 
 
 def _smi() -> dict[str, Any]:
@@ -256,31 +252,10 @@ def _state() -> tuple[str | None, float | None]:
     return None, min(stamp - before, stamp - after, key=abs)
 
 
-def _partitions() -> Any:
-    result = run.run(slurm_partitions.sinfo_argv(), timeout=60)
-    return result.code, result.out, result.err, result.timed_out
-
-
 def _read_partitions(answer: Any) -> Any:
     if answer is None or isinstance(answer, Unknown):
         return answer
     try:
-        return slurm_partitions.parse_sinfo(run.Result(*answer))
+        return schedulers.here().partitions(answer)
     except run.CouldNotTell as reason:
         return Unknown(str(reason))
-
-
-def _clock() -> float | None:
-    """How far the controller's clock is ahead, to a second; it answers in local time, so the time zone has to be the same."""
-    from datetime import datetime
-
-    result = run.run(slurm.scontrol_config_argv(), timeout=60)
-    now = world.now()
-    stamp = slurm_partitions.parse_clock(result)
-    if stamp is None:
-        return None
-    try:
-        skew = datetime.fromisoformat(stamp).timestamp() - now
-    except ValueError:
-        return None
-    return 0.0 if abs(skew) < 2 else skew

@@ -5,7 +5,7 @@ from __future__ import annotations
 from handwash.frozen import frozen
 from handwash.limits import Excess
 from handwash.model import Judged, Survey, Unknown
-from handwash.schedulers.slurm_partitions import Partition
+from handwash.schedulers.base import Partition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from handwash import opened, render, slurm_names, tell
+from handwash import opened, render, schedulers, slurm_names, tell
 from handwash.doctor import set_up
 from handwash.doctor.evidence import Evidence, Finding, Machine, Smi
 from handwash.messages import _, ngettext
 from handwash.model import Gpu, Job, Judged, Node, Process, Unknown
 from handwash.remarks import outlived_job
-from handwash.schedulers.slurm_partitions import Partition, srun_line
+from handwash.schedulers.base import Partition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,10 +50,9 @@ def unsure(evidence: Evidence) -> tuple[str, ...]:
 
 
 def try_line(evidence: Evidence) -> str | None:
-    """An srun line that gets a GPU here; None where there is none to be had, or that could not be told."""
-    if isinstance(evidence.partitions, Unknown) or not evidence.partitions:
-        return None
-    return srun_line(evidence.partitions[0])
+    """A line that gets a GPU here; None where there is none to be had, or that could not be told."""
+    wanted = best(evidence)
+    return None if wanted is None else schedulers.here().partition_line(wanted) or None
 
 
 def best(evidence: Evidence) -> Partition | None:
@@ -70,11 +69,10 @@ def own_job(evidence: Evidence) -> Job | None:
 
 
 def _get_one(evidence: Evidence) -> str:
-    line = try_line(evidence)
     return (
-        line
-        if line is not None
-        else _("sinfo -o '%P %G %t' shows the partitions with GPUs; then: srun --gres=gpu:1 --pty bash")
+        try_line(evidence)
+        or schedulers.here().shell_line()
+        or _("Ask for a job with a GPU, as this cluster's own pages say.")
     )
 
 
@@ -98,6 +96,7 @@ def _place(evidence: Evidence) -> Iterator[Finding]:
                 "You hold job {job}, but this shell is still on the login node: programs see its GPUs only through srun."
             )
         what = what.format(count=node.held, job=node.job)
+        # Known of Slurm alone, whose salloc leaves its shell where it was.
         yield Finding("allocation-shell", NOTICE, what, why, slurm_names.here("srun --pty bash"))
     elif node.kind == "compute" and node.job is None:
         what = _("This is a compute node, but this shell is not inside a job of yours: no GPU of it is yours to use.")
@@ -176,7 +175,8 @@ def _scheduler(evidence: Evidence) -> Iterator[Finding]:
     jobs = evidence.survey.jobs
     if isinstance(jobs, Unknown):
         what = _("The scheduler does not answer, so nothing is known of your jobs.")
-        yield Finding("scheduler-unreachable", PROBLEM, what, jobs.why, slurm_names.here("scontrol ping"))
+        remedy = schedulers.here().server_line() or _("Send this to the administrator.")
+        yield Finding("scheduler-unreachable", PROBLEM, what, jobs.why, remedy)
 
 
 def _smi(evidence: Evidence) -> Iterator[Finding]:
@@ -275,7 +275,10 @@ def _driver_words(known: str) -> tuple[str, str]:
 
 
 def _tell_administrator() -> str:
-    return _("Send this to the administrator, and ask for another node meanwhile: srun --exclude=$(hostname -s) …")
+    line = schedulers.here().other_node_line()
+    if not line:
+        return _("Send this to the administrator.")
+    return _("Send this to the administrator, and ask for another node meanwhile: {line}").format(line=line)
 
 
 def _lost(gpu: Gpu) -> str:
@@ -358,7 +361,8 @@ def _gpus(evidence: Evidence) -> Iterator[Finding]:
     if shared:
         what = _("GPUs here are shared, so part of their memory and time belongs to others: {gpus}")
         names = ", ".join(f"{gpu.index} ({', '.join(gpu.sharing) or '?'})" for gpu in shared)
-        remedy = _("For a whole GPU: srun --gres=gpu:1 --exclusive …")
+        line = schedulers.here().whole_gpu_line()
+        remedy = _("For a whole GPU: {line}").format(line=line) if line else _("Ask for a job with a whole GPU.")
         yield Finding("gpu-shared", NOTICE, what.format(gpus=names), _notes(shared[0]), remedy)
     me = {one.uid for one in _own(evidence)}
     users: dict[int, set[str]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handwash import slurm_names
+from handwash import schedulers
 from handwash.doctor.evidence import Evidence, Finding, SetUp
 from handwash.messages import _
 from handwash.model import Unknown
@@ -38,10 +38,8 @@ def findings(evidence: Evidence) -> Iterator[Finding]:
             said = f"{seen.state_dir}: {seen.state_why}"
             yield Finding("state-not-writable", PROBLEM, what, said, f"df -h {seen.state_dir}; ls -ld {seen.state_dir}")
         yield from _skew(seen.file_skew, _("file server"), "date; touch ~/.x; stat -c %y ~/.x; rm ~/.x")
-    yield from _skew(
-        evidence.controller_skew, _("controller"), slurm_names.here("date; scontrol show config | head -1")
-    )
-    yield from _proctrack(evidence)
+    yield from _skew(evidence.controller_skew, _("controller"), schedulers.here().clock_line() or "date")
+    yield from _leaving(evidence)
 
 
 def _hook(seen: SetUp) -> Iterator[Finding]:
@@ -69,15 +67,9 @@ def _skew(seconds: float | None, whose: str, remedy: str) -> Iterator[Finding]:
     yield Finding("clock-skew", severity, what.format(whose=whose), said, remedy)
 
 
-def _proctrack(evidence: Evidence) -> Iterator[Finding]:
-    """What leaving does at this site. Measured on 22.05 and 24.11."""
-    kind = evidence.survey.site.proctrack
-    if kind is None:
-        return
-    what = {
-        "cgroup": _("When you leave a job's shell, Slurm ends all that still runs in it, a training run too."),
-        "linuxproc": _("When you leave a job's shell, what still runs in it goes on, and the job is billed meanwhile."),
-        "pgid": _("When you leave a job's shell, what has left its process group goes on, unbilled, on the GPU."),
-    }.get(kind, _("What leaving a job's shell does to what still runs in it is not known for this site."))
-    remedy = _("safe-srun in place of srun ends it all and confirms it; a run that is to go on belongs into sbatch.")
-    yield Finding("proctrack", NOTICE, what, f"ProctrackType=proctrack/{kind}", remedy)
+def _leaving(evidence: Evidence) -> Iterator[Finding]:
+    """What leaving does at this site."""
+    node = evidence.survey.node
+    found = schedulers.here().leaving(evidence.survey.site, None if isinstance(node, Unknown) else node)
+    if found is not None:
+        yield Finding("proctrack", NOTICE, found.what, found.evidence, found.remedy)

@@ -1,9 +1,9 @@
 """What handwash asks of a batch scheduler. One class for each kind of it; which one is here: `schedulers.here`.
 
-Its methods are of two kinds. Those that look (`ask`, `evidence`, `steps`, `cancel`, `records`, `shown`) may start programs,
-with `run.run`, and read files. All but `steps` and `cancel` run in a child process with a deadline; what the first two answer
-has to be plain data (`marshal`), and so has what is in a `usage.Run`. Those that read are pure. Whoever could not tell raises
-`run.CouldNotTell` with a whole sentence: that is never an empty answer.
+Its methods are of two kinds. Those that look (`ask`, `evidence`, `ask_gpus`, `clock`, `steps`, `cancel`, `records`, `shown`)
+may start programs, with `run.run`, and read files. All but `steps` and `cancel` run in a child process with a deadline; what
+the first four answer has to be plain data (`marshal`), and so has what is in a `usage.Run`. Those that read are pure. Whoever
+could not tell raises `run.CouldNotTell` with a whole sentence: that is never an empty answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from handwash.model import Job, Site
+    from handwash.model import Job, Node, Site
     from handwash.schedulers.slurm_launchers import Step
     from handwash.usage import Records
 
@@ -28,7 +28,8 @@ class Place:
 
     `job`: the one that the shell is in, by its number. `why`: the evidence, a sentence each. `host`: the scheduler's own name
     of this node, "" where it gives none. `gpus`: the indices on this node of the GPUs that the job holds, as far as they are
-    named. `controller`: whether this host is the scheduler's own; None where that is not known.
+    named; `uuids`: the same by the driver's names. `controller`: whether this host is the scheduler's own; None where that is
+    not known.
     """
 
     kind: str
@@ -37,6 +38,31 @@ class Place:
     host: str = ""
     gpus: tuple[int, ...] = ()
     controller: bool | None = None
+    uuids: tuple[str, ...] = ()
+
+
+@frozen
+class Partition:
+    """A part of the cluster that has GPUs; all of it where `name` is "". `default`: a job gets there without naming it.
+
+    `idle`: GPUs that nobody has now; `cpus`: of its smallest node with GPUs; limit in seconds, None where there is none.
+    """
+
+    name: str
+    default: bool
+    gpus: int
+    idle: int
+    cpus: int
+    limit_s: int | None
+
+
+@frozen
+class Leaving:
+    """What leaving a job's shell does here to what still runs in it: `what`, by which `evidence`, and what a person can do."""
+
+    what: str
+    evidence: str
+    remedy: str
 
 
 class Scheduler:
@@ -52,6 +78,10 @@ class Scheduler:
     reaches_nodes = False
     # The program that answers `records`, for a person who waits for it.
     recorder = ""
+    # The program that safe-srun wraps, and that takes a command into a job which one already holds; "" where there is none.
+    launcher = ""
+    # What `Partition.name` is the name of, partition or queue.
+    divided_by = "partition"
 
     def ask(self) -> Any:
         """What the scheduler says of this person's jobs."""
@@ -143,6 +173,45 @@ class Scheduler:
     def shell_line(self) -> str:
         """What a person types to get a shell with a GPU, as far as one line serves every site."""
         return ""
+
+    def ask_gpus(self) -> Any:
+        """What the scheduler says of the GPUs of the cluster; None where it cannot be asked."""
+        return None
+
+    def partitions(self, said: Any) -> tuple[Partition, ...] | None:
+        """The parts of the cluster that have GPUs, in the answer of `ask_gpus`: first the one that is to be had soonest.
+
+        None where the answer does not tell of GPUs at all.
+        """
+        return None
+
+    def partition_line(self, partition: Partition) -> str:
+        """What a person types to get a shell with one GPU of it."""
+        return self.shell_line()
+
+    def other_node_line(self) -> str:
+        """What a person types to get a shell on another node than this one, which is broken."""
+        return ""
+
+    def whole_gpu_line(self) -> str:
+        """What a person types to get a GPU that is not shared."""
+        return ""
+
+    def server_line(self) -> str:
+        """What a person types to see whether the scheduler answers."""
+        return ""
+
+    def clock(self) -> float | None:
+        """How many seconds the clock of the scheduler's own host is ahead of this one's; None where that cannot be told."""
+        return None
+
+    def clock_line(self) -> str:
+        """What a person types to see both clocks."""
+        return ""
+
+    def leaving(self, site: Site, node: Node | None) -> Leaving | None:
+        """What leaving a job's shell does, by `site`; None where that is not known. `node`: where this shell is."""
+        return None
 
 
 class Unusable(Scheduler):

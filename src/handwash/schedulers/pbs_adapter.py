@@ -8,7 +8,7 @@ from handwash import run, world
 from handwash.messages import _
 from handwash.model import Job, Site
 from handwash.schedulers import pbs, pbs_job, pbs_node
-from handwash.schedulers.base import Place, Scheduler
+from handwash.schedulers.base import Leaving, Partition, Place, Scheduler
 from handwash.schedulers.slurm_step import GONE, UNKNOWN
 from handwash.survey import procfs
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from handwash.model import Node
     from handwash.usage import Records
 
 _CONFIG_CAP = 256 * 1024
@@ -33,6 +34,7 @@ class Pbs(Scheduler):
     variables = tuple(name.encode() for name in pbs_node.VARIABLES)
     waits_for_terminal = True
     recorder = "qstat"
+    divided_by = "queue"
 
     def ask(self) -> dict[str, Any]:
         """Qstat's answers as they came, and whether this shell is in a control group of PBS's."""
@@ -52,11 +54,13 @@ class Pbs(Scheduler):
     def evidence(self) -> dict[str, Any]:
         """Reads /proc, the environment and pbs.conf; starts no program."""
         config = settings()
+        ancestors = procfs.ancestors(os.getpid())
         return {
             "host": world.host(),
             "env_job": pbs_node.job_in_environment(world.env),
             "cgroup_job": pbs_node.job_in_cgroup(_text(procfs.groups("self"))),
-            "ancestors": [name for _pid, name in procfs.ancestors(os.getpid())],
+            "ancestors": [name for _pid, name in ancestors],
+            "gpus": _given_gpus(ancestors),
             "config": None if config is None else pbs_node.config_path(world.env),
             "mom": config is not None and config.mom,
             "server": None if config is None else config.is_server,
@@ -80,7 +84,9 @@ class Pbs(Scheduler):
             why.append(_("PBS_JOBID={job} and PBS_ENVIRONMENT are set.").format(job=job))
         if not kind:
             kind = _kind_without_job(seen, why)
-        return Place(kind, job, tuple(why), controller=seen["server"])
+        # Without the cgroup hook the variable can be anybody's: qsub -V hands on that of the shell it is typed in.
+        uuids = tuple(seen["gpus"].split(",")) if seen["cgroup_job"] else ()
+        return Place(kind, job, tuple(why), controller=seen["server"], uuids=uuids)
 
     def membership(
         self, groups: bytes | None, variables: Mapping[str, str]
@@ -138,7 +144,65 @@ class Pbs(Scheduler):
         return f"qstat -f {_quoted(job)}"
 
     def shell_line(self) -> str:
-        return "qsub -I -l select=1:ncpus=4:ngpus=1 -l walltime=01:00:00"
+        from handwash.schedulers import pbs_vnodes
+
+        return pbs_vnodes.qsub_line()
+
+    def ask_gpus(self) -> tuple[Any, ...] | None:
+        from handwash.schedulers import pbs_vnodes
+
+        argv = pbs_vnodes.vnodes_argv()
+        return None if command(argv[0]) is None else _plain(_run(argv, 60))
+
+    def partitions(self, said: tuple[Any, ...]) -> tuple[Partition, ...] | None:
+        from handwash.schedulers import pbs_vnodes
+
+        return pbs_vnodes.parse_gpus(run.Result(*said))
+
+    def partition_line(self, partition: Partition) -> str:
+        from handwash.schedulers import pbs_vnodes
+
+        return pbs_vnodes.qsub_line(partition)
+
+    def other_node_line(self) -> str:
+        # There is no way to ask for any node but one.
+        return _("pbsnodes -aSj shows them; then: qsub -I -l select=1:ncpus=4:ngpus=1:host=NODE -l walltime=01:00:00")
+
+    def whole_gpu_line(self) -> str:
+        return f"{self.shell_line()} -l place=excl"
+
+    def server_line(self) -> str:
+        return "qstat -B"
+
+    def leaving(self, site: Site, node: Node | None) -> Leaving | None:
+        """Measured on 23.06 and the head of 2026, with the cgroup hook and without.
+
+        Whether it is here only a job shows; a container can hide it.
+        """
+        if site.proctrack is None:
+            return None
+        if node is None or node.job is None or (node.container and site.proctrack != "cgroup"):
+            what = _(
+                "When you leave an interactive job's shell, PBS ends what is in the shell's session; where the site has no "
+                "cgroup hook, what has a session of its own (setsid, a daemon) goes on. A program that still holds the "
+                "terminal, a plain `sleep 1000 &` too, keeps the whole job and its GPUs allocated."
+            )
+            said = _("Whether the site has the cgroup hook does not show here.")
+        elif site.proctrack == "cgroup":
+            what = _(
+                "When you leave this job's shell, PBS ends all that still runs in the job; but a program that still holds the "
+                "terminal, a plain `sleep 1000 &` too, keeps the whole job and its GPUs allocated."
+            )
+            said = _("This shell is in a control group of PBS's, so the site has the cgroup hook.")
+        else:
+            what = _(
+                "When you leave this job's shell, PBS ends what is in the shell's session; what has a session of its own "
+                "(setsid, a daemon) goes on. A program that still holds the terminal, a plain `sleep 1000 &` too, keeps the "
+                "whole job and its GPUs allocated."
+            )
+            said = _("This shell is in no control group of PBS's, so the site has no cgroup hook.")
+        remedy = _("Before you leave: handwash clean. A run that is to go on belongs into a batch job: qsub SCRIPT")
+        return Leaving(what, said, remedy)
 
 
 def settings() -> pbs_node.Config | None:
@@ -181,6 +245,17 @@ def _run(argv: Sequence[str], timeout: float, cap: int = run.OUTPUT_CAP) -> run.
     """Raises OSError."""
     words = [command(argv[0]) or argv[0], *argv[1:]]
     return run.run(words, timeout, run.clean_environment(pbs.ENVIRONMENT), cap)
+
+
+def _given_gpus(ancestors: Sequence[tuple[int, str]]) -> str:
+    """CUDA_VISIBLE_DEVICES as MOM set it, in the environment of what it started above this process; "" where it is not seen.
+
+    The person may have changed it since. The cgroup hook names GPUs by uuid (pbs_cgroups.PY, setup_job_devices_env).
+    """
+    for (pid, _name), (_parent, above) in zip(ancestors, ancestors[1:]):
+        if above == "pbs_mom":
+            return procfs.environment(pid, (b"CUDA_VISIBLE_DEVICES",)).get("CUDA_VISIBLE_DEVICES", "")
+    return ""
 
 
 def _ask(argv: Sequence[str]) -> run.Result:

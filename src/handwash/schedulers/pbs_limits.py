@@ -9,6 +9,7 @@ from __future__ import annotations
 from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.run import CouldNotTell
+from handwash.schedulers import pbs_vnodes
 from handwash.schedulers.pbs import gpu_kind
 from handwash.schedulers.slurm import GPU_NAMES, digits
 from handwash.schedulers.slurm_limits import NO_GPUS
@@ -81,11 +82,6 @@ def queues_argv() -> list[str]:
     return ["qstat", "-Q", "-f"]
 
 
-def vnodes_argv() -> list[str]:
-    """All hosts with all their vnodes."""
-    return ["pbsnodes", "-a", "-v"]
-
-
 def gpus_in(resources: Mapping[str, str]) -> tuple[int, str]:
     """The GPUs that these resources count, and the first that may be one too, though that is not known here, or "".
 
@@ -141,21 +137,9 @@ def defaults(attributes: Mapping[str, str]) -> Defaults:
 
 def parse_hosts(result: Result) -> tuple[Host, ...]:
     """The hosts in the answer of pbsnodes. Raises CouldNotTell."""
-    text = _whole(result)
-    vnodes: list[dict[str, str]] = []
-    for line in text.split("\n"):
-        if not line.strip():
-            continue
-        if not line.startswith(" "):
-            vnodes.append({"": line.strip()})
-            continue
-        name, equals, value = line.strip().partition(" = ")
-        if not vnodes or not (equals or line.rstrip().endswith(" =")):
-            raise CouldNotTell(_("pbsnodes printed something that cannot be read."))
-        vnodes[-1][name] = value
     hosts: dict[str, Host] = {}
     available = "resources_available."
-    for vnode in vnodes:
+    for vnode in pbs_vnodes.parse_vnodes(result):
         resources = {name[len(available) :]: value for name, value in vnode.items() if name.startswith(available)}
         name = resources.get("host") or vnode.get("Mom") or vnode[""]
         # What is counted on another vnode, `@name`, counts there.
@@ -170,21 +154,12 @@ def parse_hosts(result: Result) -> tuple[Host, ...]:
     return tuple(hosts.values())
 
 
-def _whole(result: Result) -> str:
-    words = result.err.decode("utf-8", "replace").strip()
-    if result.timed_out or result.capped or result.code != 0 or words:
-        said = _("no answer in time") if result.timed_out else _("no reason given")
-        said = words.splitlines()[-1] if words and not result.timed_out else said
-        raise CouldNotTell(_("The PBS server could not be asked: {said}").format(said=said))
-    return result.out.decode("utf-8", "replace")
-
-
 def _blocks(result: Result, head: str) -> dict[str, dict[str, str]]:
     """`attribute = value` below each head; a value that is too long for its line goes on behind a tab on the next one."""
     found: dict[str, dict[str, str]] = {}
     current: dict[str, str] | None = None
     name = ""
-    for line in _whole(result).split("\n"):
+    for line in pbs_vnodes.whole(result).split("\n"):
         if line.startswith(head):
             current = found.setdefault(line[len(head) :].strip(), {})
             name = ""

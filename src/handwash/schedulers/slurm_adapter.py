@@ -8,7 +8,7 @@ from handwash import run, siteinfo, slurm_names, world
 from handwash.messages import _
 from handwash.model import Job, Site
 from handwash.schedulers import slurm
-from handwash.schedulers.base import Place, Scheduler
+from handwash.schedulers.base import Leaving, Partition, Place, Scheduler
 from handwash.survey import procfs
 
 TYPE_CHECKING = False
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from handwash.model import Node
     from handwash.schedulers.slurm_launchers import Step
     from handwash.usage import Records
 
@@ -36,6 +37,7 @@ class Slurm(Scheduler):
     variables = (b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURMD_NODENAME")
     reaches_nodes = True
     recorder = "sacct"
+    launcher = "srun"
 
     def ask(self) -> dict[str, Any]:
         """Squeue's answer as it came, and the process tracking. No scheduler at all is an answer: no jobs."""
@@ -165,6 +167,72 @@ class Slurm(Scheduler):
 
     def shell_line(self) -> str:
         return _("sinfo -o '%P %G %t' shows the partitions with GPUs; then: srun --gres=gpu:1 --pty bash")
+
+    def ask_gpus(self) -> tuple[Any, ...] | None:
+        from handwash.schedulers import slurm_partitions
+
+        if run.find("sinfo") is None:
+            return None
+        result = run.run(slurm_partitions.sinfo_argv(), timeout=60)
+        return result.code, result.out, result.err, result.timed_out
+
+    def partitions(self, said: tuple[Any, ...]) -> tuple[Partition, ...]:
+        from handwash.schedulers import slurm_partitions
+
+        return slurm_partitions.parse_sinfo(run.Result(*said))
+
+    def partition_line(self, partition: Partition) -> str:
+        from handwash.schedulers import slurm_partitions
+
+        return slurm_partitions.srun_line(partition)
+
+    def other_node_line(self) -> str:
+        return slurm_names.here("srun --exclude=$(hostname -s) …")
+
+    def whole_gpu_line(self) -> str:
+        return slurm_names.here("srun --gres=gpu:1 --exclusive …")
+
+    def server_line(self) -> str:
+        return slurm_names.here("scontrol ping")
+
+    def clock(self) -> float | None:
+        """To a second; scontrol answers in the controller's local time, so the time zone has to be the same."""
+        from datetime import datetime
+
+        from handwash.schedulers import slurm_partitions
+
+        if run.find("scontrol") is None:
+            return None
+        result = run.run(slurm.scontrol_config_argv(), timeout=60)
+        now = world.now()
+        stamp = slurm_partitions.parse_clock(result)
+        if stamp is None:
+            return None
+        try:
+            ahead = datetime.fromisoformat(stamp).timestamp() - now
+        except ValueError:
+            return None
+        return 0.0 if abs(ahead) < 2 else ahead
+
+    def clock_line(self) -> str:
+        return slurm_names.here("date; scontrol show config | head -1")
+
+    def leaving(self, site: Site, node: Node | None) -> Leaving | None:
+        """Measured on 22.05 and 24.11."""
+        kind = site.proctrack
+        if kind is None:
+            return None
+        what = {
+            "cgroup": _("When you leave a job's shell, Slurm ends all that still runs in it, a training run too."),
+            "linuxproc": _(
+                "When you leave a job's shell, what still runs in it goes on, and the job is billed meanwhile."
+            ),
+            "pgid": _("When you leave a job's shell, what has left its process group goes on, unbilled, on the GPU."),
+        }.get(kind, _("What leaving a job's shell does to what still runs in it is not known for this site."))
+        remedy = _(
+            "safe-srun in place of srun ends it all and confirms it; a run that is to go on belongs into sbatch."
+        )
+        return Leaving(what, f"ProctrackType=proctrack/{kind}", remedy)
 
 
 def cancel(job: str, step: str = "") -> bool | None:

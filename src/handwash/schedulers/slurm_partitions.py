@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from handwash import slurm_names
-from handwash.frozen import frozen
 from handwash.messages import _
 from handwash.run import CouldNotTell
+from handwash.schedulers.base import Partition
 from handwash.schedulers.slurm import FIELD, RECORD, gpus_in, parse_number, parse_time
 
 TYPE_CHECKING = False
@@ -16,18 +16,6 @@ if TYPE_CHECKING:
 _USABLE = frozenset(("idle", "mixed", "allocated"))
 _COLUMNS = ("Partition", "Available", "StateLong", "Nodes", "CPUs", "Gres", "GresUsed", "Time")
 _LONGEST_S = 3600
-
-
-@frozen
-class Partition:
-    """One partition with GPUs. `idle`: GPUs that nobody has now; `cpus`: of the smallest node with GPUs; limit in seconds."""
-
-    name: str
-    default: bool
-    gpus: int
-    idle: int
-    cpus: int
-    limit_s: int | None
 
 
 def sinfo_argv() -> list[str]:

@@ -104,7 +104,7 @@ def run_srun(argv: list[str], settings: Config) -> int:
         receipt.say(text.format(srun=above))
         return FAILED
     if not srun:
-        receipt.say(_("srun was not found on this host; `safe-srun --local COMMAND` works without a scheduler"))
+        receipt.say(_no_srun())
         return FAILED
     if settings.disable or above:
         # Started by the srun that a safe-srun has started: that one watches over it.
@@ -120,6 +120,18 @@ def run_srun(argv: list[str], settings: Config) -> int:
         entry.become_srun(srun, argv)
     first = next(component.command for component in line.components if component.command)
     return launch.supervise(line, way, srun, label(first), settings)
+
+
+def _no_srun() -> str:
+    """What to do where there is none: by itself, or in a job that another scheduler gives."""
+    from handwash import schedulers
+    from handwash.messages import _
+
+    here = schedulers.here()
+    if here.launcher or not here.name:
+        return _("srun was not found on this host; `safe-srun --local COMMAND` works without a scheduler")
+    sentence = _("{scheduler} has no srun: get a job first ({line}), and type in it: safe-srun --local COMMAND")
+    return sentence.format(scheduler=here.name, line=here.shell_line() or "…")
 
 
 def option_argument(srun: str, name: str) -> str:

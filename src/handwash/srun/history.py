@@ -37,7 +37,8 @@ class Session:
     """One session as the contract shows it. `left`: processes that could not be ended, with node, pid and reason.
 
     `members`: the processes that were on record last. `watched`: whether somebody still watches over it on this host; None
-    where it was started on another. A session that has ended is not watched; one that never closed has no `ended`.
+    where it was started on another. A session that has ended is not watched; one that never closed has no `ended`. `local`: it
+    ran its command itself (`--local`), so that its job, if any, is what it was in, and not what it has made.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Session:
     outcome: str
     receipt: str | None
     watched: bool | None
+    local: bool
 
     @property
     def closed(self) -> bool:
@@ -62,8 +64,13 @@ class Session:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Its jobs: more than one for a heterogeneous job."""
+        """Those that its processes are in: more than one for a heterogeneous job."""
         return tuple(self.job.split("+")) if self.job else ()
+
+    @property
+    def own_jobs(self) -> tuple[str, ...]:
+        """Those that it has made, or has made a step of: the session goes on as long as that does."""
+        return () if self.local else self.jobs
 
     @property
     def alive(self) -> tuple[Member, ...]:
@@ -145,6 +152,7 @@ def _session(rows: list[list[str]], *, nodes: list[str], **known: Any) -> Sessio
         host=record.value_of(rows, "host"),
         started=_number(record.value_of(rows, "started")),
         receipt=record.value_of(rows, "receipt") or None,
+        local=bool(record.value_of(rows, "local")),
         **known,
     )
 

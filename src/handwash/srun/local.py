@@ -9,7 +9,7 @@ from handwash.messages import _
 from handwash.node import kernel, supervisor
 from handwash.node.chain import Chain, join
 from handwash.node.command import Command, command_environment
-from handwash.node.wire import Orders
+from handwash.node.wire import Orders, job_and_step
 from handwash.srun import history, receipt, record, sessions
 
 TYPE_CHECKING = False
@@ -24,6 +24,8 @@ def run(command: Sequence[str], label: str, settings: Config) -> int:
     where = sessions.make()
     session = sessions.new_id()
     main = record.Main(session, label, where)
+    job, step = job_and_step()
+    main.set(local=1, job=job or None, step=step or None)
     main.write()
     orders = Orders(session, settings.grace, where, {})
     chain = join(orders)

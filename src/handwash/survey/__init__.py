@@ -35,11 +35,12 @@ def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", 
         del wanted["gpus"]
     answers.update(run.looks(wanted, deadline))
     queue = _read(answers["jobs"], jobs.read)
-    where = _read(answers["node"], lambda seen: node.read(seen, queue))
     seen = answers["processes"]
     here = procfs.is_host_namespace()
     rows = [] if isinstance(seen, Unknown) else seen["rows"]
     known, in_part, visibility, rows = _join(answers["gpus"], rows, here, deadline)
+    devices = () if isinstance(known, Unknown) else known
+    where = _read(answers["node"], lambda seen: node.read(seen, queue, gpus=devices))
     found: Union[tuple[Process, ...], Unknown] = seen
     if not isinstance(seen, Unknown):
         found = processes.read(rows, _gpus_by_pid(rows, in_part if isinstance(known, Unknown) else known, here))

@@ -6,7 +6,7 @@ import os
 
 from handwash import schedulers, world
 from handwash.messages import _
-from handwash.model import Job, Node, Unknown
+from handwash.model import Gpu, Job, Node, Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,11 @@ def look() -> dict[str, Any]:
     }
 
 
-def read(seen: dict[str, Any], jobs: Union[tuple[Job, ...], Unknown]) -> Node:
-    """The node's kind with the evidence for it. `jobs` tells a living job from one that a stale variable names."""
+def read(seen: dict[str, Any], jobs: Union[tuple[Job, ...], Unknown], gpus: tuple[Gpu, ...] = ()) -> Node:
+    """The node's kind with the evidence for it. `jobs` tells a living job from one that a stale variable names.
+
+    `gpus`: those of this node, by which the scheduler's own names for them are read.
+    """
     living = None if isinstance(jobs, Unknown) else frozenset(row.number for row in jobs)
     place = schedulers.here().place(seen["scheduler"], living)
     why = list(place.why)
@@ -41,7 +44,7 @@ def read(seen: dict[str, Any], jobs: Union[tuple[Job, ...], Unknown]) -> Node:
         job=place.job,
         container=bool(seen["container"]),
         why=tuple(why),
-        gpus=place.gpus,
+        gpus=place.gpus or tuple(gpu.node_index for gpu in gpus if gpu.uuid in place.uuids),
         held=_held(place.job, jobs),
         controller=place.controller,
     )

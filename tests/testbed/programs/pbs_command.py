@@ -1,4 +1,4 @@
-"""The stand-in's qstat and qdel (see tests/testbed/pbs.py): ``pbs_command.py FOLDER qstat|qdel WORDS…``.
+"""The stand-in's qstat, qdel and pbsnodes (see tests/testbed/pbs.py): ``pbs_command.py FOLDER qstat|qdel|pbsnodes WORDS…``.
 
 Standard library alone, so that it can run with -I -S. Formats, words and exit codes as recorded.
 """
@@ -224,6 +224,19 @@ def end(state: dict[str, Any], job: dict[str, Any], forced: bool) -> None:
         finish(job)
 
 
+def pbsnodes(folder: Path, words: list[str]) -> int:
+    if words != ["-a", "-v"]:
+        raise SystemExit("the stand-in has pbsnodes -a -v alone")
+    with state_of(folder) as state:
+        if state["is"] == "down":
+            return complain("pbsnodes", f"cannot connect to server {state['server']}, error=15010", 1)
+        for name, attributes in state["vnodes"].items():
+            print(
+                name, *(f"     {attribute} = {value}" for attribute, value in attributes.items()), sep="\n", end="\n\n"
+            )
+    return 0
+
+
 def main() -> int:
     folder, program, words = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
     with (folder / "asked").open("a") as asked:
@@ -232,7 +245,7 @@ def main() -> int:
         hangs = state["is"] == "hangs"
     while hangs:
         time.sleep(3600)
-    return qstat(folder, words) if program == "qstat" else qdel(folder, words)
+    return {"qstat": qstat, "qdel": qdel, "pbsnodes": pbsnodes}[program](folder, words)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,6 @@ from handwash.messages import N_, _
 from handwash.model import Job, Judged, Node, Process, Survey, Unknown, Verdict
 from handwash.services import CLIENTS, is_kernel, is_service, of_editor
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 # Ids from here on stand for no ordinary step: interactive 0xfffffffa, batch …fb, extern …fc (slurm.h).
 _SPECIAL_STEPS = 0xFFFFFFF0
 
@@ -80,30 +76,31 @@ def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:
     processes = () if isinstance(survey.processes, Unknown) else survey.processes
     mine = {process.pid: process for process in processes if process.uid == uid}
     own = [mine[pid] for pid in survey.chain if pid in mine]
-    living = None if isinstance(survey.jobs, Unknown) else frozenset(job.number for job in survey.jobs)
     node = None if isinstance(survey.node, Unknown) else survey.node
     job = node.job if node else None
     # With job control `handwash check | less` has a process group of its own, which no shell of the chain is in.
     groups = [process.pgid for process in own]
+    pipeline = groups[0] if len(groups) > 1 and groups[0] not in groups[1:] else None
     return _Context(
         survey=survey,
         policy=policy,
         node=node,
-        living=living,
+        living=survey.living,
         mine=mine,
         # A variable outlives what it names: a tmux started within a session still has it when that session is over.
         session=survey.session if survey.session in survey.running_sessions else None,
         own_step=next((process.step for process in own if process.job == job and process.step is not None), None),
         own_sid=own[0].sid if own else None,
         shell_pgid=own[-1].pgid if own else None,
-        pipeline=groups[0] if len(groups) > 1 and groups[0] not in groups[1:] else None,
+        pipeline=pipeline,
         now=now,
-        kept=survey.site.waits_for_terminal and any(map(_keeps_terminal(survey), mine.values())),
+        kept=survey.site.waits_for_terminal and any(_keeps_terminal(one, survey, pipeline) for one in mine.values()),
     )
 
 
-def _keeps_terminal(survey: Survey) -> Callable[[Process], bool]:
-    return lambda one: one.on_terminal and one.pid not in survey.chain and one.state not in ("Z", "X")
+def _keeps_terminal(one: Process, survey: Survey, pipeline: int | None) -> bool:
+    is_asking = one.pid in survey.chain or one.pgid == pipeline
+    return one.on_terminal and not is_asking and one.state not in ("Z", "X")
 
 
 def _named(one: Judged) -> Judged:
@@ -130,7 +127,7 @@ def _judge(process: Process, uid: int, context: _Context) -> Judged:
     if of_editor(process, context.mine):
         why = _("A helper of an editor's server: it belongs to that service.")
         return Judged(process, "service", _fate_in_job(process, context), False, why)
-    if process.name in CLIENTS:
+    if process.name in CLIENTS or process.name in context.survey.site.holders:
         return _plain(process, context, False, _("A scheduler's client: its job is in the queue."))
     if process.job is not None:
         return _judge_with_job(process, context)

@@ -172,7 +172,7 @@ def outlived_job(survey: Survey) -> str | None:
     """The job that this shell was started in and that is over: an ssh session into a node outlives it."""
     if isinstance(survey.jobs, Unknown) or isinstance(survey.processes, Unknown):
         return None
-    living = {job.number for job in survey.jobs}
+    living = survey.living or ()
     for process in survey.processes:
         inside = process.attributed_by in ("cgroup", "environment")
         if process.pid in survey.chain and inside and process.job is not None and process.job not in living:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from handwash import run, schedulers
+from handwash import run, schedulers, world
 from handwash.model import Job, Site, Unknown
+from handwash.survey import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any, Union
 
 
@@ -15,12 +17,24 @@ def look() -> dict[str, Any]:
     return {"said": schedulers.here().ask()}
 
 
-def read(seen: dict[str, Any]) -> Union[tuple[Job, ...], Unknown]:
-    """The jobs, or `Unknown` with the reason."""
-    try:
-        return schedulers.here().jobs(seen["said"])
-    except run.CouldNotTell as reason:
-        return Unknown(str(reason))
+def read(seen: dict[str, Any]) -> tuple[Job, ...]:
+    """The jobs. Raises CouldNotTell."""
+    return schedulers.here().jobs(seen["said"])
+
+
+def unlisted(jobs: tuple[Job, ...], named: Iterable[str | None], seconds: float) -> Union[tuple[str, ...], Unknown]:
+    """Of the jobs that processes here say they are in (`named`), or this shell does, those not in `jobs` and not over."""
+    here = schedulers.here()
+    if here.lists_all:
+        return ()
+    own = here.membership(procfs.groups("self"), world.env)[0]
+    missing = {job for job in (own, *named) if job is not None} - {job.number for job in jobs}
+    if not missing:
+        return ()
+    found: Union[list[str], Unknown] = run.looks({"jobs": lambda: list(here.not_over(sorted(missing)))}, seconds)[
+        "jobs"
+    ]
+    return found if isinstance(found, Unknown) else tuple(found)
 
 
 def site(seen: Union[dict[str, Any], Unknown]) -> Site:

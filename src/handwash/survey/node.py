@@ -26,9 +26,12 @@ def look() -> dict[str, Any]:
     }
 
 
-def read(seen: dict[str, Any], jobs: Union[tuple[Job, ...], Unknown]) -> Node:
-    """The node's kind with the evidence for it. `jobs` tells a living job from one that a stale variable names."""
-    living = None if isinstance(jobs, Unknown) else frozenset(row.number for row in jobs)
+def read(seen: dict[str, Any], jobs: Union[tuple[Job, ...], Unknown], unlisted: tuple[str, ...] = ()) -> Node:
+    """The node's kind with the evidence for it. `jobs` and `unlisted` tell a living job from one that a stale variable names.
+
+    Raises CouldNotTell.
+    """
+    living = None if isinstance(jobs, Unknown) else frozenset((*(row.number for row in jobs), *unlisted))
     place = schedulers.here().place(seen["scheduler"], living)
     why = list(place.why)
     if seen["container"]:

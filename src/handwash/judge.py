@@ -260,13 +260,16 @@ def _judge_without_job(process: Process, context: _Context) -> Judged:
             return Judged(process, "living-job", _SURVIVES, False, why)
         why = _("It was started by session {session}, which is over.").format(session=process.session)
         return Judged(process, "no-job", _SURVIVES, not _attended(process, context), why)
-    if context.node is not None and context.node.kind in ("login", "allocation-shell"):
+    if context.node is None:
+        why = _("No job of yours is known to account for it, but where it runs could not be told.")
+        return _plain(process, context, False, why)
+    if context.node.kind in ("login", "allocation-shell"):
         if on_gpu(process):
             return _plain(process, context, not _attended(process, context), _("It holds a GPU on the login node."))
         heavy = _is_load(process, context)
         why = _("It keeps the login node busy.") if heavy else _("It runs on the login node.")
         return _plain(process, context, heavy and not _attended(process, context), why)
-    if context.node is not None and context.node.kind == "workstation":
+    if context.node.kind == "workstation":
         holds = on_gpu(process)
         why = _("It holds a GPU and no terminal is attached to it.") if holds else _("It runs on this machine.")
         return _plain(process, context, holds and not _attended(process, context), why)

@@ -165,7 +165,8 @@ def other_nodes(survey: Survey) -> tuple[str, ...]:
     """The nodes of this shell's job that it is not on, those of a heterogeneous job's other components among them."""
     here = survey.node.host if not isinstance(survey.node, Unknown) and survey.node.kind == "compute" else None
     names = dict.fromkeys(node for job in components(survey) for node in job.nodes)
-    return tuple(node for node in names if node != here)
+    # PBS has a node by the name that it was made with, which can be the long one.
+    return tuple(node for node in names if here not in (node, node.partition(".")[0]))
 
 
 def outlived_job(survey: Survey) -> str | None:

@@ -17,9 +17,12 @@ def look() -> dict[str, Any]:
     return {"said": schedulers.here().ask()}
 
 
-def read(seen: dict[str, Any]) -> tuple[Job, ...]:
-    """The jobs. Raises CouldNotTell."""
-    return schedulers.here().jobs(seen["said"])
+def read(seen: dict[str, Any]) -> Union[tuple[Job, ...], Unknown]:
+    """The jobs, or `Unknown` with the reason."""
+    try:
+        return schedulers.here().jobs(seen["said"])
+    except run.CouldNotTell as reason:
+        return Unknown(str(reason))
 
 
 def unlisted(jobs: tuple[Job, ...], named: Iterable[str | None], seconds: float) -> Union[tuple[str, ...], Unknown]:

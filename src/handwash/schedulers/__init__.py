@@ -62,23 +62,6 @@ def _load(name: str) -> Scheduler:
         from handwash.schedulers.pbs_adapter import Pbs
 
         return Pbs()
-    return _of_the_site(name)
+    from handwash.schedulers import of_the_site
 
-
-def _of_the_site(name: str) -> Scheduler:
-    """`SCHEDULER` of a module that is installed where handwash is. It is code of the site's: whatever it raises is told."""
-    from importlib import import_module
-
-    from handwash.messages import _
-    from handwash.schedulers.base import Scheduler, Unusable
-
-    world.add_site_packages()
-    try:
-        found = import_module(name).SCHEDULER
-    except Exception as error:
-        sentence = _("The module {name}, named by the setting scheduler, cannot be used: {said}.")
-        return Unusable(sentence.format(name=name, said=f"{type(error).__name__}: {error}"))
-    if not isinstance(found, Scheduler):
-        sentence = _("The module {name}, named by the setting scheduler, has no SCHEDULER that is a scheduler.")
-        return Unusable(sentence.format(name=name))
-    return found
+    return of_the_site.load(name)

@@ -13,10 +13,8 @@ from handwash.schedulers.base import Place, Scheduler, Unusable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from typing import Any
-
-    from handwash.schedulers.slurm_launchers import Step
 
 _KINDS = ("compute", "allocation-shell", "login", "")
 
@@ -47,83 +45,49 @@ def load(name: str) -> Scheduler:
 
 
 class OfTheSite(Scheduler):
-    """Asks the site's scheduler, and looks at each answer. Every method raises CouldNotTell, but those that give a line."""
+    """Asks the site's scheduler, and looks at each answer: of every method that handwash has a name for.
+
+    What cannot be used is CouldNotTell, but for a line to type, which is left out then, and for what has a word for that.
+    """
 
     def __init__(self, module: str, found: Scheduler) -> None:
-        self.module = module
-        self.found = found
-        self.name = str(found.name)
-        self.variables = tuple(bytes(variable) for variable in found.variables)
-        self.waits_for_terminal = bool(found.waits_for_terminal)
-        self.reaches_nodes = bool(found.reaches_nodes)
-        self.lists_all = bool(found.lists_all)
+        for name, ours in vars(Scheduler).items():
+            theirs = getattr(found, name)
+            if name.startswith("_"):
+                continue
+            if callable(ours):
+                setattr(self, name, _guarded(module, name, theirs))
+            elif isinstance(theirs, type(ours)):
+                setattr(self, name, theirs)
+            else:
+                raise TypeError(f"{name} = {theirs!r}")
+        if not all(isinstance(variable, bytes) for variable in self.variables):
+            raise TypeError(f"variables = {self.variables!r}")
 
-    def ask(self) -> Any:
-        return self._answer("ask", _is_plain)
 
-    def jobs(self, said: Any) -> tuple[Job, ...]:
-        return tuple(self._answer("jobs", lambda answer: all(isinstance(job, Job) for job in answer), said))
+def _guarded(module: str, method: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    is_right = _CHECKS.get(method, _is_line if method.endswith("_line") else _is_anything)
 
-    def not_over(self, jobs: Sequence[str]) -> tuple[str, ...]:
-        return tuple(self._answer("not_over", lambda answer: set(answer) <= set(jobs), jobs))
-
-    def site(self, said: Any) -> Site:
-        try:
-            return self._answer("site", lambda answer: isinstance(answer, Site), said)  # type: ignore[no-any-return]
-        except CouldNotTell:
-            return Site()  # in which everything is unknown
-
-    def evidence(self) -> Any:
-        return self._answer("evidence", _is_plain)
-
-    def place(self, seen: Any, living: frozenset[str] | None) -> Place:
-        return self._answer("place", _is_place, seen, living)  # type: ignore[no-any-return]
-
-    def membership(
-        self, groups: bytes | None, variables: Mapping[str, str]
-    ) -> tuple[str | None, str | None, str | None]:
-        job, step, by = self._answer("membership", _is_membership, groups, variables)
-        return job, step, by
-
-    def steps(self, job: str, timeout: float) -> tuple[Step, ...]:
-        return tuple(self._answer("steps", lambda answer: True, job, timeout))
-
-    def cancel(self, job: str) -> bool | None:
-        try:
-            gone: bool | None = self._answer("cancel", lambda answer: answer is None or isinstance(answer, bool), job)
-        except CouldNotTell:
-            return None
-        return gone
-
-    def cancel_line(self, job: str) -> str:
-        return self._line("cancel_line", job)
-
-    def queue_line(self, job: str) -> str:
-        return self._line("queue_line", job)
-
-    def shell_line(self) -> str:
-        return self._line("shell_line")
-
-    def _line(self, method: str, *words: str) -> str:
-        try:
-            return str(self._answer(method, lambda answer: isinstance(answer, str), *words))
-        except CouldNotTell:
-            return ""
-
-    def _answer(self, method: str, is_right: Callable[[Any], bool], *words: Any) -> Any:
-        try:
-            answer = getattr(self.found, method)(*words)
-            if is_right(answer):
-                return answer
-            said = repr(answer)[:80]
-        except CouldNotTell:
-            raise
-        except (Exception, SystemExit) as error:
-            said = _said(error)
+    def ask(*words: Any) -> Any:
         sentence = _(
             "The module {name}, named by the setting scheduler, gave no answer that can be used: {method}, {said}"
         )
-        raise CouldNotTell(sentence.format(name=self.module, method=method, said=said))
+        try:
+            answer = theirs(*words)
+            if is_right(answer):
+                return answer
+            why = sentence.format(name=module, method=method, said=repr(answer)[:80])
+        except CouldNotTell as reason:
+            why = str(reason)
+        except (Exception, SystemExit) as error:
+            why = sentence.format(name=module, method=method, said=_said(error))
+        if is_right is _is_line:
+            return ""
+        if method in _INSTEAD:
+            return _INSTEAD[method]
+        raise CouldNotTell(why)
+
+    return ask
 
 
 def _said(error: BaseException) -> str:
@@ -134,6 +98,13 @@ def _is_plain(answer: Any) -> bool:
     """Whether it can be handed on to another process; marshal raises ValueError where not."""
     marshal.dumps(answer)
     return True
+
+
+def _is_jobs(answer: Any) -> bool:
+    """A number that is no text would be that of no process, whose job would seem to be over."""
+    return isinstance(answer, tuple) and all(
+        isinstance(job, Job) and isinstance(job.number, str) and isinstance(job.id, str) for job in answer
+    )
 
 
 def _is_place(answer: Any) -> bool:
@@ -147,8 +118,31 @@ def _is_place(answer: Any) -> bool:
 
 
 def _is_membership(answer: Any) -> bool:
-    return len(answer) == 3 and all(map(_is_text_or_none, answer))
+    return isinstance(answer, tuple) and len(answer) == 3 and all(map(_is_text_or_none, answer))
 
 
 def _is_text_or_none(value: Any) -> bool:
     return value is None or isinstance(value, str)
+
+
+def _is_line(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_anything(value: Any) -> bool:
+    return True
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "ask": _is_plain,
+    "jobs": _is_jobs,
+    "not_over": lambda answer: isinstance(answer, tuple) and all(map(_is_line, answer)),
+    "site": lambda answer: isinstance(answer, Site),
+    "evidence": _is_plain,
+    "place": _is_place,
+    "membership": _is_membership,
+    "steps": lambda answer: isinstance(answer, tuple),
+    "cancel": lambda answer: answer is None or isinstance(answer, bool),
+}
+# Each says itself that nothing is known.
+_INSTEAD = {"site": Site(), "cancel": None}

@@ -32,8 +32,10 @@ def at_terminal(world: PbsWorld, answer: str, *, env: dict[str, str] | None = No
     return child.exitstatus, said
 
 
-def test_of_a_job_that_has_ended(node: PbsWorld) -> None:
+@pytest.mark.parametrize("history", [False, True])
+def test_of_a_job_that_has_ended(node: PbsWorld, history: bool) -> None:
     """Found and ended; those of jobs that go on, of this shell's and of another, are not touched."""
+    node.pbs.set(history=history)
     over, going, own, queued = node.job(), node.job(), node.job(interactive=False), node.job(state="E")
     left = node.sleeper(node.inside(over))
     spared = [node.sleeper(node.inside(job)) for job in (going, own, queued)]
@@ -88,17 +90,23 @@ def test_a_subjob_on_its_way_out(node: PbsWorld) -> None:
     assert node.would_end() == [over]
 
 
-def test_the_server_goes_before_it_has_told(node: PbsWorld) -> None:
-    """Whether a job that a process names is over was to be asked by its number: no answer is no leave to end anything."""
+@pytest.mark.parametrize("how", ["exit 3", "exec sleep 60"])
+def test_the_server_goes_before_it_has_told(node: PbsWorld, how: str) -> None:
+    """Whether a job that a process names is over was to be asked by its number: no answer is no leave to end anything.
+
+    Nor is it another deadline.
+    """
     job = node.job()
     sleeper = node.sleeper(node.inside(job))
     node.pbs.end(job)
     qstat = node.pbs.bin / "qstat"
     # Answers the list, and nothing about one job.
     text = qstat.read_text()
-    qstat.write_text(text.replace("exec ", 'case "$*" in *-u*) ;; *) exit 3 ;; esac\nexec '))
-    code, answer = node.json("check")
+    qstat.write_text(text.replace("exec ", f'case "$*" in *-u*) ;; *) {how} ;; esac\nexec ', 1))
+    began = time.monotonic()
+    code, answer = node.json("check", env={"HANDWASH_DEADLINE": "2"})
     assert (code, answer["verdict"], answer["jobs"]["known"]) == (3, "unknown", False), answer
+    assert time.monotonic() - began < 2 + 1.5
     assert node.json("clean", "--yes")[0] == 3 and node.lives(sleeper)
 
 

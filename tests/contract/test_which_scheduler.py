@@ -51,6 +51,9 @@ def test_inside_a_job(both: PbsWorld) -> None:
     env = {**both.inside(job), "PATH": both.env["PATH"]}
     assert asked(both, env=env, whole=True) == {"pbs"}
     assert both.json("where", env=env, whole=True)[1]["job"] == job
+    # Not MOM's: what is typed by hand, or handed on to another cluster, is no job.
+    for wrong in ({"PBS_JOBID": "-x"}, {"PBS_ENVIRONMENT": "x"}, {"PBS_ENVIRONMENT": ""}):
+        assert asked(both, env={**env, **wrong}, whole=True) == {"slurm"}
     within = {**env, "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"}
     assert asked(both, env=within, whole=True) == {"slurm"}
 

@@ -35,12 +35,12 @@ def _seen() -> str:
     # Inside a job, it. Slurm comes first: it can bring PBS's commands and variables along (its torque package).
     if env.get("SLURM_JOB_ID"):
         return "slurm"
-    if env.get("PBS_JOBID") and env.get("PBS_ENVIRONMENT"):
+    from handwash.schedulers import pbs_node
+
+    if env.get("PBS_JOBID") and pbs_node.job_in_environment(env) is not None:
         return "pbs"
     if siteinfo.config_file() is not None:
         return "slurm"
-    from handwash.schedulers import pbs_node
-
     # Not by `qstat`, which Grid Engine and Slurm's own wrappers have too. Slurm's commands alone say little: its package may
     # be there for a cluster elsewhere. A Slurm without a file of its own (configless, from 20.02) has no pbs.conf beside it.
     return "pbs" if os.access(pbs_node.config_path(env), os.R_OK) else "slurm"

@@ -88,6 +88,9 @@ def test_a_subjob_on_its_way_out(node: PbsWorld) -> None:
     ending, running, over = (node.sleeper(node.inside(f"1[{index}].vm")) for index in (1, 2, 3))
     assert [node.row(pid)["whose"] for pid in (ending, running, over)] == ["living-job", "living-job", "ended-job"]
     assert node.would_end() == [over]
+    # A shell in it outlives nothing yet.
+    for index, job in ((1, "1[1].vm"), (2, "1[2].vm"), (3, None)):
+        assert node.json("where", env=node.inside(f"1[{index}].vm"), whole=True)[1]["job"] == job
 
 
 @pytest.mark.parametrize("how", ["exit 3", "exec sleep 60"])

@@ -186,6 +186,22 @@ def test_arrays(pbs_world: PbsWorld) -> None:
     assert "qdel '1[2].vm'" in said(pbs_world, "status")
 
 
+def test_a_job_on_two_nodes(pbs_world: PbsWorld) -> None:
+    """The other one was not looked at, which is said wherever something is; to look there is for the person."""
+    pbs_world.on_compute_node()
+    job = pbs_world.job()
+    pbs_world.pbs.change(job, exec_host=f"{HOST}.cluster.example/0*2+n2/0*2")
+    env = pbs_world.inside(job)
+    code, answer = pbs_world.json("check", env=env, whole=True)
+    assert (code, answer["other_nodes"]) == (0, ["n2"])
+    for command in ("check", "banner", "leave exit"):
+        assert "Not looked at: n2, of the same job. To look, log in there" in said(
+            pbs_world, *command.split(), env=env, whole=True
+        )
+    code, out, err = pbs_world.run("clean", "--all-nodes", "--dry-run", env=env, whole=True)
+    assert code == 3 and "n2" in out + err and "Clean: nothing of yours is left over here." not in out, out + err
+
+
 def test_somebody_else_s_jobs(pbs_world: PbsWorld) -> None:
     """Neither shown nor counted, nor a hint on how to end one, though their owner has chosen every word of them."""
     pbs_world.on_compute_node()

@@ -35,11 +35,14 @@ def _seen() -> str:
     # Inside a job, it. Slurm comes first: it can bring PBS's commands and variables along (its torque package).
     if env.get("SLURM_JOB_ID"):
         return "slurm"
+    is_slurm = siteinfo.config_file() is not None
+    if is_slurm and not env.get("PBS_JOBID"):
+        return "slurm"
     from handwash.schedulers import pbs_node
 
-    if env.get("PBS_JOBID") and pbs_node.job_in_environment(env) is not None:
+    if pbs_node.job_in_environment(env) is not None:
         return "pbs"
-    if siteinfo.config_file() is not None:
+    if is_slurm:
         return "slurm"
     # Not by `qstat`, which Grid Engine and Slurm's own wrappers have too. Slurm's commands alone say little: its package may
     # be there for a cluster elsewhere. A Slurm without a file of its own (configless, from 20.02) has no pbs.conf beside it.

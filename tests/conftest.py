@@ -6,5 +6,6 @@ pytest_plugins = [
     "tests.testbed.fixtures",
     "tests.testbed.driver.fixtures",
     "tests.testbed.pbs",
+    "tests.testbed.pbs_world",
     "tests.testbed.no_skips",
 ]

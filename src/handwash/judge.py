@@ -73,14 +73,13 @@ def _context(survey: Survey, uid: int, now: float, policy: Policy) -> _Context:
     processes = () if isinstance(survey.processes, Unknown) else survey.processes
     mine = {process.pid: process for process in processes if process.uid == uid}
     own = [mine[pid] for pid in survey.chain if pid in mine]
-    living = None if isinstance(survey.jobs, Unknown) else frozenset(job.number for job in survey.jobs)
     node = None if isinstance(survey.node, Unknown) else survey.node
     job = node.job if node else None
     return _Context(
         survey=survey,
         policy=policy,
         node=node,
-        living=living,
+        living=survey.living,
         mine=mine,
         # A variable outlives what it names: a tmux started within a session still has it when that session is over.
         session=survey.session if survey.session in survey.running_sessions else None,
@@ -275,13 +274,16 @@ def _judge_without_job(process: Process, context: _Context) -> Judged:
             return Judged(process, "living-job", _SURVIVES, False, why)
         why = _("It was started by session {session}, which is over.").format(session=process.session)
         return Judged(process, "no-job", _SURVIVES, not _attended(process, context), why)
-    if context.node is not None and context.node.kind in ("login", "allocation-shell"):
+    if context.node is None:
+        why = _("No job of yours is known to account for it, but where it runs could not be told.")
+        return _plain(process, context, False, why)
+    if context.node.kind in ("login", "allocation-shell"):
         if on_gpu(process):
             return _plain(process, context, not _attended(process, context), _("It holds a GPU on the login node."))
         heavy = _is_load(process, context)
         why = _("It keeps the login node busy.") if heavy else _("It runs on the login node.")
         return _plain(process, context, heavy and not _attended(process, context), why)
-    if context.node is not None and context.node.kind == "workstation":
+    if context.node.kind == "workstation":
         holds = on_gpu(process)
         why = _("It holds a GPU and no terminal is attached to it.") if holds else _("It runs on this machine.")
         return _plain(process, context, holds and not _attended(process, context), why)

@@ -211,8 +211,8 @@ class Survey:
     `gpus_in_part`: where `gpus` is unknown, those of which something is known all the same (by their device files, or
     before the driver stopped answering). `visibility`: None where `gpus` is unknown. `living_steps`: the numbers of the
     steps of this shell's job that still run; None where nobody has asked. `opened_beside`: the jobs that ran on this node when
-    this shell was opened outside of all jobs, see `opened`. `taken`: when the looks began, seconds since the epoch; 0 where
-    that is not known.
+    this shell was opened outside of all jobs, see `opened`. `unlisted`: jobs that processes here belong to, that are not in
+    `jobs` and not over either. `taken`: when the looks began, seconds since the epoch; 0 where that is not known.
     """
 
     node: Union[Node, Unknown]
@@ -227,7 +227,15 @@ class Survey:
     visibility: Visibility | None = None
     living_steps: tuple[str, ...] | None = None
     opened_beside: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
     taken: float = 0.0
+
+    @property
+    def living(self) -> frozenset[str] | None:
+        """The numbers of the jobs that are not over; None where that is not known."""
+        return (
+            None if isinstance(self.jobs, Unknown) else frozenset((*(job.number for job in self.jobs), *self.unlisted))
+        )
 
 
 @frozen

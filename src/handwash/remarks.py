@@ -175,14 +175,15 @@ def other_nodes(survey: Survey) -> tuple[str, ...]:
     """The nodes of this shell's job that it is not on, those of a heterogeneous job's other components among them."""
     here = survey.node.host if not isinstance(survey.node, Unknown) and survey.node.kind == "compute" else None
     names = dict.fromkeys(node for job in components(survey) for node in job.nodes)
-    return tuple(node for node in names if node != here)
+    # PBS has a node by the name that it was made with, which can be the long one.
+    return tuple(node for node in names if here not in (node, node.partition(".")[0]))
 
 
 def outlived_job(survey: Survey) -> str | None:
     """The job that this shell was started in and that is over: an ssh session into a node outlives it."""
     if isinstance(survey.jobs, Unknown) or isinstance(survey.processes, Unknown):
         return None
-    living = {job.number for job in survey.jobs}
+    living = survey.living or ()
     for process in survey.processes:
         inside = process.attributed_by in ("cgroup", "environment")
         if process.pid in survey.chain and inside and process.job is not None and process.job not in living:

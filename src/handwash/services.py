@@ -16,13 +16,13 @@ _NAMES = frozenset(
     jupyter-server jupyter_server jupyterlab notebook jupyterhub jupyterhub-singleuser rsession rserver
     remote-dev-server.sh systemd (sd-pam) dbus-daemon dbus-broker gpg-agent ssh-agent sshd sshd-session sftp-server
     pipewire wireplumber pulseaudio gvfsd emacsclient nvidia-cuda-mps-control nvidia-cuda-mps-server
-    nvidia-persistenced nv-hostengine dcgm-exporter slurmd slurmd-wlm slurmstepd slurmctld slurmdbd munged pbs_mom
+    nvidia-persistenced nv-hostengine dcgm-exporter slurmd slurmd-wlm slurmstepd slurmctld slurmdbd munged pbs_mom pbs_demux
     """.split()
 )
 _EDITORS = frozenset("code-server code-tunnel remote-dev-server.sh".split())
 _EDITOR_PATHS = ("/.vscode-server/", "/.cursor-server/", "/.windsurf-server/", "/JetBrains/RemoteDev/")
 # Clients of the scheduler: they wait for a job that lives elsewhere and hold nothing themselves.
-_CLIENTS = frozenset("srun salloc sbatch squeue scancel sattach sinfo scontrol qsub qstat qdel".split())
+_CLIENTS = frozenset("srun salloc sbatch squeue scancel sattach sinfo scontrol qsub qstat qdel qselect qalter".split())
 # What people type their commands into.
 SHELLS = frozenset("bash zsh fish tcsh csh ksh ksh93 mksh dash sh ash yash busybox".split())
 _KERNELS = ("ipykernel", "ipykernel_launcher", "xpython", "ark")

@@ -14,6 +14,7 @@ import json
 import os
 import pwd
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ from tests.testbed.programs import pbs_command
 COMMANDS = ("qstat", "qdel", "pbsnodes")
 # How long after a qdel a job's processes are said to last; the real server's `kill_delay` is ten seconds.
 ENDS_IN_S = 1.0
+# One that is added in state E stays there until `end`.
+LONG_S = 1e6
 
 
 class Wanted(NamedTuple):
@@ -52,14 +55,19 @@ class Pbs:
     server = "vm"
     node = "vm"
 
-    def __init__(self, folder: Path, *, mom: bool = True, history: bool = False) -> None:
-        """`mom`: whether pbs.conf says that this host runs jobs; `history`: whether finished jobs are kept."""
+    def __init__(self, folder: Path, *, mom: bool = True, history: bool = False, python: str = sys.executable) -> None:
+        """`mom`: whether pbs.conf says that this host runs jobs; `history`: whether finished jobs are kept.
+
+        `python`: what runs the commands.
+        """
         self.folder = folder
         self.bin = folder / "bin"
         self.bin.mkdir(parents=True)
+        # A copy: the stand-in can be another person's who may not read this checkout.
+        code = shutil.copy(pbs_command.__file__, folder)
         for command in COMMANDS:
             program = self.bin / command
-            words = [sys.executable, "-I", "-S", pbs_command.__file__, str(folder), command]
+            words = [python, "-I", "-S", code, str(folder), command]
             program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
             program.chmod(0o755)
         self.config = folder / "pbs.conf"
@@ -141,7 +149,7 @@ class Pbs:
         attributes = record(job, wanted, self.server, self.node)
         with pbs_command.state_of(self.folder) as state:
             state["jobs"].append(
-                {"id": job, "session": wanted.session, "over_at": time.time(), "attributes": attributes}
+                {"id": job, "session": wanted.session, "over_at": time.time() + LONG_S, "attributes": attributes}
             )
 
     def state_of(self, job: str) -> str:

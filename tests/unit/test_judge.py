@@ -187,7 +187,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str, bool, str]
     "no job, a session that runs": (
         S2, {"running_sessions": ("s2",)}, "living-job", "survives", False, "clean"),
     "no job, a session that is over": (S2, {}, "no-job", "survives", True, "leftover"),
-    "no job, node unknown": ({}, {"node": Unknown("w")}, "no-job", "survives", True, "leftover"),
+    "no job, node unknown": ({}, {"node": Unknown("w")}, "no-job", "survives", False, "unknown"),
     # A login node
     "login, idle": ({}, {"kind": "login"}, "login-work", "survives", False, "clean"),
     "login, heavy": (HEAVY, {"kind": "login"}, "login-work", "survives", True, "leftover"),

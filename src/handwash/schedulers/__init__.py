@@ -35,12 +35,15 @@ def _seen() -> str:
     # Inside a job, it. Slurm comes first: it can bring PBS's commands and variables along (its torque package).
     if env.get("SLURM_JOB_ID"):
         return "slurm"
-    if env.get("PBS_JOBID") and env.get("PBS_ENVIRONMENT"):
-        return "pbs"
-    if siteinfo.config_file() is not None:
+    is_slurm = siteinfo.config_file() is not None
+    if is_slurm and not env.get("PBS_JOBID"):
         return "slurm"
     from handwash.schedulers import pbs_node
 
+    if pbs_node.job_in_environment(env) is not None:
+        return "pbs"
+    if is_slurm:
+        return "slurm"
     # Not by `qstat`, which Grid Engine and Slurm's own wrappers have too. Slurm's commands alone say little: its package may
     # be there for a cluster elsewhere. A Slurm without a file of its own (configless, from 20.02) has no pbs.conf beside it.
     return "pbs" if os.access(pbs_node.config_path(env), os.R_OK) else "slurm"
@@ -62,23 +65,6 @@ def _load(name: str) -> Scheduler:
         from handwash.schedulers.pbs_adapter import Pbs
 
         return Pbs()
-    return _of_the_site(name)
+    from handwash.schedulers import of_the_site
 
-
-def _of_the_site(name: str) -> Scheduler:
-    """`SCHEDULER` of a module that is installed where handwash is. It is code of the site's: whatever it raises is told."""
-    from importlib import import_module
-
-    from handwash.messages import _
-    from handwash.schedulers.base import Scheduler, Unusable
-
-    world.add_site_packages()
-    try:
-        found = import_module(name).SCHEDULER
-    except Exception as error:
-        sentence = _("The module {name}, named by the setting scheduler, cannot be used: {said}.")
-        return Unusable(sentence.format(name=name, said=f"{type(error).__name__}: {error}"))
-    if not isinstance(found, Scheduler):
-        sentence = _("The module {name}, named by the setting scheduler, has no SCHEDULER that is a scheduler.")
-        return Unusable(sentence.format(name=name))
-    return found
+    return of_the_site.load(name)

@@ -1,9 +1,9 @@
 """What handwash asks of a batch scheduler. One class for each kind of it; which one is here: `schedulers.here`.
 
-Its methods are of two kinds. Those that look (`ask`, `evidence`, `ask_gpus`, `clock`, `steps`, `cancel`, `records`, `shown`)
-may start programs, with `run.run`, and read files. All but `steps` and `cancel` run in a child process with a deadline; what
-the first four answer has to be plain data (`marshal`), and so has what is in a `usage.Run`. Those that read are pure. Whoever
-could not tell raises `run.CouldNotTell` with a whole sentence: that is never an empty answer.
+Its methods are of two kinds. Those that look (`ask`, `evidence`, `not_over`, `ask_gpus`, `clock`, `steps`, `cancel`, `records`,
+`shown`) may start programs, with `run.run`, and read files. All but `steps` and `cancel` run in a child process with a
+deadline; what the first five answer has to be plain data (`marshal`), and so has what is in a `usage.Run`. Those that read are
+pure. Whoever could not tell raises `run.CouldNotTell` with a whole sentence: that is never an empty answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from handwash.run import CouldNotTell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from handwash.model import Job, Node, Site
@@ -82,6 +82,8 @@ class Scheduler:
     launcher = ""
     # What `Partition.name` is the name of, partition or queue.
     divided_by = "partition"
+    # Whether `ask` tells of every job that a process of this person's can be in; where not, `not_over` is asked of the rest.
+    lists_all = True
 
     def ask(self) -> Any:
         """What the scheduler says of this person's jobs."""
@@ -89,6 +91,10 @@ class Scheduler:
 
     def jobs(self, said: Any) -> tuple[Job, ...]:
         """The jobs in the answer of `ask`."""
+        return ()
+
+    def not_over(self, jobs: Sequence[str]) -> tuple[str, ...]:
+        """Which of these, that processes here are in and that are not among `jobs`, have not left the queue."""
         return ()
 
     def site(self, said: Any) -> Site:
@@ -111,9 +117,10 @@ class Scheduler:
         """(job, step, by what) of one process. `groups`: the content of its /proc/PID/cgroup.
 
         By what: `cgroup`; `environment`, of what the scheduler itself starts in the job; `allocation`, where the variables
-        reach a shell outside the job too.
+        reach a shell outside the job too. Here: the first of `variables` is the job's number.
         """
-        return None, None, None
+        job = variables.get(self.variables[0].decode()) if self.variables else None
+        return job or None, None, "environment" if job else None
 
     def steps(self, job: str, timeout: float) -> tuple[Step, ...]:
         """The parts of a running job that were started in it, each with the program that waits for it. `timeout`: seconds."""

@@ -35,6 +35,9 @@ class Pbs(Scheduler):
     waits_for_terminal = True
     recorder = "qstat"
     divided_by = "queue"
+    # Chosen by their owner, and subjobs by their state: not one that is ending, not a job that somebody else has submitted
+    # for this person (qsub(1B), -u), not one of another server.
+    lists_all = False
 
     def ask(self) -> dict[str, Any]:
         """Qstat's answers as they came, and whether this shell is in a control group of PBS's."""
@@ -47,6 +50,15 @@ class Pbs(Scheduler):
         if said["subjobs"] is None:
             return found.jobs
         return pbs.with_subjobs(found, pbs.parse_jobs(run.Result(*said["subjobs"]), user, asked))
+
+    def not_over(self, jobs: Sequence[str]) -> tuple[str, ...]:
+        """Raises CouldNotTell, OSError."""
+        answers = {job: pbs_job.parse_state(_run(pbs_job.state_argv(job), 60), job) for job in jobs}
+        for job, answer in answers.items():
+            if answer.word == UNKNOWN:
+                sentence = _("Could not tell whether job {job} is over: {said}")
+                raise run.CouldNotTell(sentence.format(job=job, said=answer.detail))
+        return tuple(job for job, answer in answers.items() if answer.word != GONE)
 
     def site(self, said: dict[str, Any]) -> Site:
         return Site(proctrack=said["tracking"], holders=("qsub",), waits_for_terminal=True)
@@ -133,7 +145,8 @@ class Pbs(Scheduler):
             answer = pbs_job.parse_state(_ask(pbs_job.state_argv(job)), job)
             if answer.word == GONE:
                 return True
-            if word == pbs_job.REFUSED or world.monotonic() >= limit:
+            # What has not been asked for does not come by waiting.
+            if word in (pbs_job.REFUSED, UNKNOWN) or world.monotonic() >= limit:
                 return None if answer.word == UNKNOWN else False
             world.pause(_PAUSE_S)
 
@@ -231,6 +244,8 @@ def _queue(timeout: float) -> dict[str, Any]:
     """Qstat's answers about the person's jobs as they came, whose they are, and when it was asked. `timeout`: seconds each."""
     _check_command()
     user = world.user_name(world.uid())
+    if user == str(world.uid()):  # the directory does not know, or does not answer
+        raise run.CouldNotTell(_("qstat asks by name, and user {uid} has none here.").format(uid=user))
     asked = world.now()
     result = _run(pbs.jobs_argv(user), timeout)
     try:

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, Union
 
+# What is asked after the other looks may take so long in any case, though they have used the time up.
+_LEAST_S = 0.1
+
 
 def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", "node")) -> Survey:
     """The survey, after `deadline` seconds at the latest. A look that is not in `only` is not taken, and unknown."""
     taken = world.now()
+    ends_at = world.monotonic() + deadline
     looks: dict[str, Callable[[], Any]] = {
         "gpus": _look_at_gpus,
         "jobs": jobs.look,
@@ -36,11 +40,14 @@ def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", 
     answers.update(run.looks(wanted, deadline))
     queue = _read(answers["jobs"], jobs.read)
     seen = answers["processes"]
-    here = procfs.is_host_namespace()
     rows = [] if isinstance(seen, Unknown) else seen["rows"]
+    named = [row["job"] for row in rows]
+    more = _read(queue, lambda known: jobs.unlisted(known, named, max(_LEAST_S, ends_at - world.monotonic())))
+    queue, unlisted = (more, ()) if isinstance(more, Unknown) else (queue, more)
+    here = procfs.is_host_namespace()
     known, in_part, visibility, rows = _join(answers["gpus"], rows, here, deadline)
     devices = () if isinstance(known, Unknown) else known
-    where = _read(answers["node"], lambda seen: node.read(seen, queue, gpus=devices))
+    where = _read(answers["node"], lambda seen: node.read(seen, queue, unlisted, devices))
     found: Union[tuple[Process, ...], Unknown] = seen
     if not isinstance(seen, Unknown):
         found = processes.read(rows, _gpus_by_pid(rows, in_part if isinstance(known, Unknown) else known, here))
@@ -56,6 +63,7 @@ def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", 
         gpus_in_part=in_part,
         visibility=visibility,
         opened_beside=() if isinstance(seen, Unknown) else tuple(seen["opened_beside"]),
+        unlisted=unlisted,
         taken=taken,
     )
 
@@ -91,7 +99,12 @@ def _join(
 
 
 def _read(answer: Any, reader: Any) -> Any:
-    return answer if isinstance(answer, Unknown) else reader(answer)
+    if isinstance(answer, Unknown):
+        return answer
+    try:
+        return reader(answer)
+    except run.CouldNotTell as reason:
+        return Unknown(str(reason))
 
 
 def _look_at_gpus() -> dict[str, Any]:

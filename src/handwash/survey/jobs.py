@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from handwash import run, schedulers
+from handwash import run, schedulers, world
 from handwash.model import Job, Site, Unknown
+from handwash.survey import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any, Union
 
 
@@ -21,6 +23,21 @@ def read(seen: dict[str, Any]) -> Union[tuple[Job, ...], Unknown]:
         return schedulers.here().jobs(seen["said"])
     except run.CouldNotTell as reason:
         return Unknown(str(reason))
+
+
+def unlisted(jobs: tuple[Job, ...], named: Iterable[str | None], seconds: float) -> Union[tuple[str, ...], Unknown]:
+    """Of the jobs that processes here say they are in (`named`), or this shell does, those not in `jobs` and not over."""
+    here = schedulers.here()
+    if here.lists_all:
+        return ()
+    own = here.membership(procfs.groups("self"), world.env)[0]
+    missing = {job for job in (own, *named) if job is not None} - {job.number for job in jobs}
+    if not missing:
+        return ()
+    found: Union[list[str], Unknown] = run.looks({"jobs": lambda: list(here.not_over(sorted(missing)))}, seconds)[
+        "jobs"
+    ]
+    return found if isinstance(found, Unknown) else tuple(found)
 
 
 def site(seen: Union[dict[str, Any], Unknown]) -> Site:

@@ -26,12 +26,17 @@ def look() -> dict[str, Any]:
     }
 
 
-def read(seen: dict[str, Any], jobs: Union[tuple[Job, ...], Unknown], gpus: tuple[Gpu, ...] = ()) -> Node:
-    """The node's kind with the evidence for it. `jobs` tells a living job from one that a stale variable names.
+def read(
+    seen: dict[str, Any],
+    jobs: Union[tuple[Job, ...], Unknown],
+    unlisted: tuple[str, ...] = (),
+    gpus: tuple[Gpu, ...] = (),
+) -> Node:
+    """The node's kind with the evidence for it. `jobs` and `unlisted` tell a living job from one that a stale variable names.
 
-    `gpus`: those of this node, by which the scheduler's own names for them are read.
+    `gpus`: those of this node, by which the scheduler's own names for them are read. Raises CouldNotTell.
     """
-    living = None if isinstance(jobs, Unknown) else frozenset(row.number for row in jobs)
+    living = None if isinstance(jobs, Unknown) else frozenset((*(row.number for row in jobs), *unlisted))
     place = schedulers.here().place(seen["scheduler"], living)
     why = list(place.why)
     if seen["container"]:

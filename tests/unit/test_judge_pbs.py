@@ -100,13 +100,15 @@ def test_where_it_runs_could_not_be_told() -> None:
 def test_attended_jobs() -> None:
     """A qsub of the person's on the host where a job was submitted; the server does not tell in which session."""
     row = job(JOB, alloc_host="login1.cluster.example")
-    waits = process(name="qsub", sid=7000)
+    waits = process(name="qsub", sid=7000, terminal=34816)
     site = Site("session", holders=("qsub",))
     for seen, found in (
         (survey("login", jobs=(row,), site=site), 1),
         (survey("login", jobs=(row,), site=site, processes=(waits,)), 0),
         (survey("login", jobs=(row,), site=site, processes=(replace(waits, name="srun"),)), 1),
         (survey("login", jobs=(row,), site=site, processes=(replace(waits, state="Z"),)), 1),
+        # The one that qsub leaves behind for two minutes.
+        (survey("login", jobs=(row,), site=site, processes=(replace(waits, terminal=0),)), 1),
         (survey("login", jobs=(replace(row, alloc_host="login2"),), site=site, processes=(waits,)), 1),
         (survey("login", jobs=(replace(row, alloc_sid=6999),), site=site, processes=(waits,)), 1),
         (survey("login", jobs=(replace(row, interactive=False),), site=site), 0),

@@ -20,7 +20,7 @@ def seen(**changes: Any) -> dict[str, Any]:
     """What `evidence` gives on a node that runs jobs, in no job."""
     plain = {
         "host": "n1", "env_job": None, "cgroup_job": None, "ancestors": ["bash", "sshd"], "config": "/etc/pbs.conf",
-        "mom": True, "server": False,
+        "mom": True, "server": False, "gpus": "",
     }  # fmt: skip
     return {**plain, **changes}
 

@@ -86,7 +86,11 @@ def test_a_job_of_which_nobody_knows_since_when(queue: Path, monkeypatch: pytest
     queue.write_text("7 run 2 3600 n1 my job\n")
     here = schedulers.here()
     jobs = here.jobs(here.ask())
-    monkeypatch.setattr(type(here), "jobs", lambda _self, _said: tuple(replace(job, elapsed_s=None) for job in jobs))
+    monkeypatch.setattr(
+        type(sys.modules[NAME].SCHEDULER),
+        "jobs",
+        lambda _self, _said: tuple(replace(job, elapsed_s=None) for job in jobs),
+    )
     found = here.shown(1000.0, 1.0)
     assert [(run.started, run.elapsed_s, run.running) for run in found.runs] == [(1000.0, 0, True)]
     assert len(found.doubts) == 1 and "7" in found.doubts[0]

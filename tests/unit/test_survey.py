@@ -361,7 +361,7 @@ def test_gpus_that_pbs_has_given(monkeypatch: pytest.MonkeyPatch) -> None:
     def held(**changes: object) -> tuple[int, ...]:
         seen = {**evidence, **changes}
         plain = {name: seen[name] for name in ("host", "container")}
-        return node.read({**plain, "scheduler": seen}, (), gpus).gpus
+        return node.read({**plain, "scheduler": seen}, (), gpus=gpus).gpus
 
     assert held() == (5, 6)
     assert held(gpus="") == held(gpus="0,1") == ()

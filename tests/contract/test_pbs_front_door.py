@@ -147,6 +147,27 @@ def test_a_server_that_is_down(pbs_world: PbsWorld) -> None:
     assert pbs_world.lives(sleeper)
 
 
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("printf 'qstat: \\033[31mred\\n' >&2; exit 5", "qstat failed (exit code 5): qstat: \\x1b[31mred"),
+        ("echo 'Job Id: 1.vm'", "breaks off"),
+        ("printf 'Job Id: 1.vm\\n\\n'", "cannot be read"),
+        ("echo 'job-ID  prior  name'; echo", "cannot be read"),
+        ("kill -9 $$", "qstat failed (exit code -9)"),
+        ("printf 'Job Id: 1.vm\\n    a = b\\n\\n'; echo warning >&2", "qstat failed (exit code 0): warning"),
+    ],
+)
+def test_a_qstat_that_lies(pbs_world: PbsWorld, script: str, said: str) -> None:
+    """No answer of PBS's is no empty queue: Grid Engine's qstat, one that breaks off, one that dies; in harmless words."""
+    pbs_world.on_compute_node()
+    sleeper = pbs_world.sleeper(pbs_world.inside(pbs_world.job()))
+    (pbs_world.pbs.bin / "qstat").write_text(f"#!/bin/sh\n{script}\n")
+    code, out, err = pbs_world.run("check")
+    assert code == 3 and said in out and "\x1b" not in out + err, out
+    assert pbs_world.json("clean", "--yes")[0] == 3 and pbs_world.lives(sleeper)
+
+
 @pytest.mark.parametrize("command", ["check", "where", "banner", "leave exit", "clean"])
 def test_a_server_that_hangs(pbs_world: PbsWorld, command: str) -> None:
     """Nobody waits longer than the deadline, and the qstat that hangs is not left behind."""

@@ -142,6 +142,16 @@ def test_a_module_of_the_site_s(site: Site) -> None:
     assert not world.pbs.asked("qstat")
 
 
+def test_a_module_that_prints(site: Site) -> None:
+    """What it says is for people: an answer for programs stays whole."""
+    text = Path(toy_scheduler.__file__).read_text() + "print('noise')\n"
+    site.module(text.replace("        rows = ", "        print('noise')\n        rows = "))
+    site.jobs("a1 train")
+    code, answer = site.world.json("check")
+    assert code == 0 and [row["id"] for row in answer["jobs"]["items"]] == ["a1"]
+    assert "noise" in site.world.run("check")[2]
+
+
 def test_its_job_is_cancelled(site: Site) -> None:
     """After a yes, by the module, this one and no other."""
     world = site.world

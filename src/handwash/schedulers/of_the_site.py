@@ -5,6 +5,8 @@ rules of `base.Scheduler`, is "could not tell", never nothing and never a fault 
 from __future__ import annotations
 
 import marshal
+import sys
+from contextlib import redirect_stdout
 
 from handwash.messages import _
 from handwash.model import Job, Site
@@ -14,7 +16,7 @@ from handwash.schedulers.base import Place, Scheduler, Unusable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TextIO
 
 _KINDS = ("compute", "allocation-shell", "login", "")
 
@@ -27,7 +29,8 @@ def load(name: str) -> Scheduler:
 
     world.add_site_packages()
     try:
-        found = import_module(name).SCHEDULER
+        with _quiet():
+            found = import_module(name).SCHEDULER
         if not isinstance(found, Scheduler):
             sentence = _("The module {name}, named by the setting scheduler, has no SCHEDULER that is a scheduler.")
             return Unusable(sentence.format(name=name))
@@ -73,7 +76,8 @@ def _guarded(module: str, method: str, theirs: Callable[..., Any]) -> Callable[.
             "The module {name}, named by the setting scheduler, gave no answer that can be used: {method}, {said}"
         )
         try:
-            answer = theirs(*words)
+            with _quiet():
+                answer = theirs(*words)
             if is_right(answer):
                 return answer
             why = sentence.format(name=module, method=method, said=repr(answer)[:80])
@@ -88,6 +92,11 @@ def _guarded(module: str, method: str, theirs: Callable[..., Any]) -> Callable[.
         raise CouldNotTell(why)
 
     return ask
+
+
+def _quiet() -> redirect_stdout[TextIO]:
+    """What it prints is not part of our answer, which a program may read."""
+    return redirect_stdout(sys.stderr)
 
 
 def _said(error: BaseException) -> str:

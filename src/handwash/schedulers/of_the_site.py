@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from handwash.messages import _
 from handwash.model import Job, Site
 from handwash.run import CouldNotTell
-from handwash.schedulers.base import Place, Scheduler, Unusable
+from handwash.schedulers.base import Leaving, Partition, Place, Scheduler, Unusable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,6 +130,20 @@ def _is_membership(answer: Any) -> bool:
     return isinstance(answer, tuple) and len(answer) == 3 and all(map(_is_text_or_none, answer))
 
 
+def _is_records(answer: Any) -> bool:
+    from handwash.usage import Records, Run
+
+    return (
+        isinstance(answer, Records)
+        and all(isinstance(run, Run) and isinstance(run.started, (int, float)) for run in answer.runs)
+        and _is_plain([vars(run) for run in answer.runs])
+    )
+
+
+def _is_partition(answer: Any) -> bool:
+    return isinstance(answer, Partition) and isinstance(answer.idle, int) and isinstance(answer.gpus, int)
+
+
 def _is_text_or_none(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
@@ -151,7 +165,14 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "place": _is_place,
     "membership": _is_membership,
     "steps": lambda answer: isinstance(answer, tuple),
+    "records": _is_records,
+    "records_name": _is_line,
+    "shown": _is_records,
+    "ask_gpus": _is_plain,
+    "partitions": lambda answer: answer is None or (isinstance(answer, tuple) and all(map(_is_partition, answer))),
+    "clock": lambda answer: answer is None or isinstance(answer, (int, float)),
+    "leaving": lambda answer: answer is None or isinstance(answer, Leaving),
     "cancel": lambda answer: answer is None or isinstance(answer, bool),
 }
 # Each says itself that nothing is known.
-_INSTEAD = {"site": Site(), "cancel": None}
+_INSTEAD = {"site": Site(), "cancel": None, "clock": None, "leaving": None}

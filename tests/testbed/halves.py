@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # Some of those that need a cluster, so that both take as long.
 WITH_CLUSTER = [f"tests/slurm/test_{name}.py" for name in ("cost", "usage", "ids", "how_often", "idle_session")]
-SECOND = [*WITH_CLUSTER, "tests/shells", "tests/unit", "tests/gpu"]
+SECOND = [*WITH_CLUSTER, "tests/shells", "tests/pbs", "tests/unit", "tests/gpu"]
 CONTRACT = "tests/contract"
 
 

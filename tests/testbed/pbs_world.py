@@ -121,8 +121,8 @@ class PbsWorld:
         return pid
 
     def sleeper(self, env: Mapping[str, str] | None = None) -> int:
-        """Something that runs for minutes."""
-        return self.start("/bin/sleep", "300", env=env)
+        """Something that runs longer than any test."""
+        return self.start("/bin/sleep", "110", env=env)
 
     def lives(self, pid: int) -> bool:
         """Whether one that `start` has started still runs."""

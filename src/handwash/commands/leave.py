@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handwash import judge, left_behind, limits, remarks, schedulers, survey, tell, world
+from handwash import judge, left_behind, limits, remarks, survey, tell, world
 from handwash.config import Config
 from handwash.exits import Exit
 from handwash.messages import _
@@ -147,6 +147,6 @@ def _outermost() -> bool:
 
 
 def _job_of(pid: int) -> str | None:
-    """The job that a process was started in, by its environment: the control group may be that of another one's start."""
-    here = schedulers.here()
-    return here.membership(None, procfs.environment(pid, here.variables))[0]
+    """The job that a process was started in, as the hooks tell it. PBS sets both variables in all of a job."""
+    found = procfs.environment(pid, (b"SLURM_JOB_ID", b"PBS_JOBID", b"PBS_ENVIRONMENT"))
+    return found.get("SLURM_JOB_ID") or (found.get("PBS_JOBID") if found.get("PBS_ENVIRONMENT") else None)

@@ -40,14 +40,14 @@ class Shell:
     def background(self, how: str = "", streams: str = AWAY) -> int:
         """Something that runs for minutes, put into the background; its pid. setsid starts it as a child of its own."""
         path = Path(self.world.home) / "pid"
-        self.type(f"{how} sh -c 'echo $$ >~/new; mv ~/new ~/pid; exec sleep 300' {streams} &")
+        self.type(f"{how} sh -c 'echo $$ >~/new; mv ~/new ~/pid; exec sleep 110' {streams} &")
         assert processes.wait_until(path.exists, 10)
         pid = int(path.read_text())
         path.unlink()
         who = processes.identity(pid)
         assert who is not None
         self.mine.append(who)
-        assert processes.wait_until(lambda: processes.arguments(pid) == ["sleep", "300"], 10)
+        assert processes.wait_until(lambda: processes.arguments(pid) == ["sleep", "110"], 10)
         return pid
 
     def handwash(self, *words: str) -> str:

@@ -9,7 +9,9 @@ import time
 import pexpect
 import pytest
 from tests.contract.test_front_door import CLEAN, shape, until
+from tests.testbed import processes
 from tests.testbed.pbs_world import PbsWorld
+from tests.testbed.processes import wait_until
 
 
 @pytest.fixture
@@ -157,29 +159,41 @@ def test_an_array_s_subjob(node: PbsWorld) -> None:
     assert "qdel '1[1].vm'" in node.run("clean")[1]
 
 
-def qsub(node: PbsWorld) -> int:
-    """The person's qsub in another session: a program of that name that waits."""
-    program = shutil.copy("/bin/sleep", node.folder / "qsub")
-    return node.start(str(program), "300")
+def qsub(node: PbsWorld) -> list[str]:
+    """A qsub: a program of that name that waits."""
+    return [str(shutil.copy("/bin/sleep", node.folder / "qsub")), "110"]
 
 
 def test_one_that_is_attended(node: PbsWorld) -> None:
     """A qsub of the person's waits on this host: neither a word nor a question; nor is the qsub anything left over."""
     job = node.job()
     node.pbs.change(job, Job_Owner=f"{node.me}@{node.pbs.node}.cluster.example")
-    pid = qsub(node)
-    assert "qdel" not in node.run("clean")[1] and "qdel" not in node.run("status")[1]
-    _code, out = at_terminal(node, "y\n")
-    assert "Cancel it" not in out and node.pbs.asked() == []
-    assert node.lives(pid)
-    # Made on another host: who sits there cannot be seen from here.
-    node.pbs.change(job, Job_Owner=f"{node.me}@elsewhere")
+    waits = node.terminal(qsub(node))
+    try:
+        assert wait_until(lambda: processes.arguments(waits.pid)[:1] == [str(node.folder / "qsub")], 10)
+        assert "qdel" not in node.run("clean")[1] and "qdel" not in node.run("status")[1]
+        _code, out = at_terminal(node, "y\n")
+        assert "Cancel it" not in out and node.pbs.asked() == []
+        assert waits.isalive()
+        # Made on another host: who sits there cannot be seen from here.
+        node.pbs.change(job, Job_Owner=f"{node.me}@elsewhere")
+        assert f"qdel {job}" in node.run("clean")[1]
+    finally:
+        waits.close(force=True)
+
+
+def test_the_one_that_qsub_leaves_behind(node: PbsWorld) -> None:
+    """For two minutes, without a terminal: it waits for no job, so the line is told; it is no leftover either."""
+    job = node.job()
+    node.pbs.change(job, Job_Owner=f"{node.me}@{node.pbs.node}")
+    pid = node.start(*qsub(node))
     assert f"qdel {job}" in node.run("clean")[1]
+    assert node.row(pid)["leftover"] is False and node.would_end() == []
 
 
 def test_an_attended_one_s_qsub_is_no_leftover(node: PbsWorld) -> None:
     """With its terminal gone qsub still holds a job, which would end with it: a scheduler's client, never ended unasked."""
-    pid = qsub(node)
+    pid = node.start(*qsub(node))
     assert node.row(pid)["leftover"] is False and node.would_end() == []
     # The server's silence makes no difference.
     node.pbs.down()

@@ -69,9 +69,12 @@ def describe(pid: int, uid: int, boot: float, here: Scheduler, unread: bool = Fa
     if uid == 0 and int(fields[6]) & _KERNEL_THREAD:
         return None
     start_ticks = int(fields[19])
-    words = [] if unread else procfs.arguments(pid)
     mine = uid == world.uid()
-    variables = procfs.environment(pid, (*here.variables, b"HANDWASH_SESSION")) if mine and not unread else {}
+    is_over = fields[0] in (b"Z", b"X")
+    reads = mine and not unread and not is_over
+    # The variables first: who has them has its words too, see there.
+    variables = procfs.environment(pid, (*here.variables, b"HANDWASH_SESSION")) if reads else {}
+    words = [] if unread else procfs.arguments(pid)
     devices = (device_files.devices_of(pid) or ()) if mine else ()
     job, step, by = here.membership(procfs.groups(pid), variables)
     return {

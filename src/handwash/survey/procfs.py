@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import os
 
+from handwash import world
 from handwash.teardown.identity import real_uid, slurp
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+# One that has its words and still no variables was started without any: that needs no more than the first few of these.
+_EXEC_PAUSES_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01)
+_WITH_WORDS_S = 0.0005
 
 
 def stat_fields(pid: int) -> tuple[str, list[bytes]] | None:
@@ -41,7 +45,7 @@ def arguments(pid: int) -> list[str]:
 
 def environment(pid: int, names: tuple[bytes, ...]) -> dict[str, str]:
     """Some variables of the environment that a process was started with. Empty where it cannot be read."""
-    content = slurp(f"/proc/{pid}/environ")
+    content = _environ(pid)
     found: dict[str, str] = {}
     if not content or not any(name in content for name in names):
         return found
@@ -50,6 +54,18 @@ def environment(pid: int, names: tuple[bytes, ...]) -> dict[str, str]:
         if equals and name in names:
             found.setdefault(name.decode(), value.decode("utf-8", "replace"))
     return found
+
+
+def _environ(pid: int) -> bytes | None:
+    """While a process becomes another program it has no words yet and no variables (binfmt_elf.c, `create_elf_tables`; seen on
+    6.18): it would seem to be in no job. So nothing is taken for an answer only when it stays nothing for some milliseconds."""
+    content = slurp(f"/proc/{pid}/environ")
+    for pause in _EXEC_PAUSES_S if content == b"" else ():
+        world.pause(pause)
+        content = slurp(f"/proc/{pid}/environ")
+        if content != b"" or (pause > _WITH_WORDS_S and slurp(f"/proc/{pid}/cmdline")):
+            break
+    return content
 
 
 def groups(pid: int | str) -> bytes | None:

@@ -56,11 +56,15 @@ def judge(survey: Survey, uid: int, now: float, policy: Policy | None = None) ->
             for process in survey.processes
             if not _is_asking(process, survey, context.pipeline)
         )
-        sentence = _("Could not tell whose work process {pid} ({name}) is: it hangs in the kernel.")
+        sentence = _("Could not tell whose work process {pid} ({name}) is: {why}.")
         unknown += [
-            sentence.format(pid=one.process.pid, name=one.process.name)
+            sentence.format(
+                pid=one.process.pid,
+                name=one.process.name,
+                why=_("it hangs in the kernel") if _is_unread(one.process) else one.why,
+            )
             for one in judged
-            if one.process.uid == uid and one.fate == _FATE_UNKNOWN and _is_unread(one.process)
+            if one.process.uid == uid and one.fate == _FATE_UNKNOWN and one.whose == "no-job"
         ]
     if any(one.leftover for one in judged):
         word = "leftover"
@@ -274,6 +278,9 @@ def _judge_without_job(process: Process, context: _Context) -> Judged:
             return Judged(process, "living-job", _SURVIVES, False, why)
         why = _("It was started by session {session}, which is over.").format(session=process.session)
         return Judged(process, "no-job", _SURVIVES, not _attended(process, context), why)
+    if process.attributed_by == "other-scheduler":
+        why = _("it was started in a job of another scheduler than {name}").format(name=context.survey.site.scheduler)
+        return Judged(process, "no-job", _FATE_UNKNOWN, False, why)
     if context.node is None:
         why = _("No job of yours is known to account for it, but where it runs could not be told.")
         return _plain(process, context, False, why)
@@ -289,7 +296,23 @@ def _judge_without_job(process: Process, context: _Context) -> Judged:
         return _plain(process, context, holds and not _attended(process, context), why)
     if process.uid == 0 and not process.computes:
         return _plain(process, context, False, _("It belongs to the system."))
+    if _may_be_a_rank(process, context):
+        why = _("it may be a part of a job of yours that runs on this node and on others: by ssh it gets no sign of it")
+        return Judged(process, "no-job", _FATE_UNKNOWN, False, why)
     return _plain(process, context, not _attended(process, context), _("No job of yours accounts for it."))
+
+
+def _may_be_a_rank(process: Process, context: _Context) -> bool:
+    """Whether a job's first node may have started it here by ssh, as MPI libraries do where they do not know the scheduler.
+
+    What this shell itself has started is none.
+    """
+    jobs = context.survey.jobs
+    if context.survey.site.marks_all or context.node is None or process.sid == context.own_sid:
+        return False
+    if _descends_from_chain(process, context):
+        return False
+    return isinstance(jobs, Unknown) or any(len(job.nodes) > 1 and context.node.host in job.nodes for job in jobs)
 
 
 def _plain(process: Process, context: _Context, leftover: bool, why: str) -> Judged:

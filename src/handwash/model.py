@@ -174,7 +174,8 @@ class Process:
     `gpus`: the indices of the GPUs that it holds by either look. `terminal`: its controlling terminal, 0 for none.
     `unread`: it hangs in the kernel so that its command line and environment cannot be read. `on_terminal`: it holds a terminal
     open, looked at only where the scheduler waits for that.
-    `job`, `session`: whose it is by `attributed_by` (cgroup, environment, allocation, record, ancestry).
+    `job`, `session`: whose it is by `attributed_by` (cgroup, environment, allocation, record, ancestry; without either:
+    other-scheduler, where it was started in a job of one that is not asked).
     """
 
     pid: int
@@ -245,12 +246,15 @@ class Site:
     `proctrack`: what ends an interactive job's processes with it, cgroup, linuxproc, pgid … of Slurm, or session (getsid(2)) of
     PBS; None where it could not be asked. `holders`: the programs that wait at a terminal for an interactive job.
     `waits_for_terminal`: whether such a job goes on, with all that is in it, while something holds the terminal of the shell
-    that was left.
+    that was left. `marks_all`: whether each process of a job bears a sign of it, also where the job's first node has started
+    it by ssh. `scheduler`: its name.
     """
 
     proctrack: str | None = None
-    holders: tuple[str, ...] = ("srun", "salloc")
+    holders: tuple[str, ...] = ()
     waits_for_terminal: bool = False
+    marks_all: bool = True
+    scheduler: str = ""
 
 
 @frozen

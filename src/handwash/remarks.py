@@ -22,7 +22,8 @@ def unattended_jobs(survey: Survey, host: str = "") -> tuple[Job, ...]:
     A heterogeneous job is one, with its leader's number and the GPUs of all its components: scancel of it ends all of them.
     Whether someone sits in one from another host cannot be seen, so this is for a remark and a question, not for a verdict.
     """
-    if isinstance(survey.jobs, Unknown):
+    # Where it is not known which programs wait for a job, it cannot be seen that nobody sits in one.
+    if isinstance(survey.jobs, Unknown) or not survey.site.holders:
         return ()
     here = None if isinstance(survey.node, Unknown) else survey.node.job
     found = []
@@ -44,8 +45,9 @@ def numbers_of(survey: Survey, job: Job) -> tuple[str, ...]:
 
 
 def _leader(job: Job) -> str:
-    """As scancel takes the whole of it: `123` of `123+1`, else the job's own id."""
-    return job.id.partition("+")[0]
+    """As scancel takes the whole of it: `123` of Slurm's `123+1`, else the job's own id."""
+    leader, _plus, place = job.id.partition("+")
+    return leader if leader.isdigit() and place.isdigit() else job.id
 
 
 def _by_leader(jobs: Iterable[Job]) -> tuple[tuple[Job, ...], ...]:

@@ -251,9 +251,9 @@ def keeps_job(processes: tuple[Process, ...], node: Union[Node, Unknown], stream
         return
     sentence = ngettext(
         "Process {names} holds this terminal: after you leave, job {job} and the GPUs it holds stay allocated until it ends. "
-        "Clean up first, or start it without the terminal: nohup COMMAND >FILE 2>&1 </dev/null &",
+        "End it first, or start it without the terminal: nohup COMMAND >FILE 2>&1 </dev/null &",
         "Processes {names} hold this terminal: after you leave, job {job} and the GPUs it holds stay allocated until they end. "
-        "Clean up first, or start them without the terminal: nohup COMMAND >FILE 2>&1 </dev/null &",
+        "End them first, or start them without the terminal: nohup COMMAND >FILE 2>&1 </dev/null &",
         len(processes),
     )
     names = ", ".join(f"{one.pid} ({render.harmless(one.name, 30)})" for one in processes[:_NAMED_PROCESSES])

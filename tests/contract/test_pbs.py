@@ -128,16 +128,16 @@ def test_ending_a_job(pbs: Pbs, history: bool) -> None:
             pbs_accounting.parse_history(asked, me(), time.time())
 
 
-def test_ending_at_once(pbs: Pbs) -> None:
-    """By force, one that ends already too; one that waits; never one of somebody else's."""
+def test_ending(pbs: Pbs) -> None:
+    """One that runs takes its time, one that waits is gone at once; never one of somebody else's."""
     pbs.set(ends_in_s=1000)
     ending, waiting, others = pbs.add(), pbs.add(state="Q"), pbs.add("somebody")
     ask(pbs, pbs_job.cancel_argv(ending))
     assert state(pbs, ending) == THERE
-    assert pbs_job.parse_cancel(ask(pbs, pbs_job.cancel_argv(ending, force=True)), ending).word == THERE
+    assert pbs_job.parse_cancel(ask(pbs, pbs_job.cancel_argv(ending)), ending).word == THERE
     ask(pbs, pbs_job.cancel_argv(waiting))
     assert pbs_job.parse_cancel(ask(pbs, pbs_job.cancel_argv(others)), others).word == pbs_job.REFUSED
-    assert [state(pbs, job) for job in (ending, waiting, others)] == [GONE, GONE, THERE]
+    assert [state(pbs, job) for job in (ending, waiting, others)] == [THERE, GONE, THERE]
 
 
 def test_a_server_that_does_not_answer(pbs: Pbs) -> None:

@@ -40,6 +40,11 @@ def test_by_what_there_is(both: PbsWorld) -> None:
     conf.write_text("NodeName=elsewhere\n")
     assert asked(both) == {"slurm"}
     conf.unlink()
+    # A site that has gone over to Slurm, configless, and has left pbs.conf where it was.
+    qstat = both.pbs.bin / "qstat"
+    qstat.rename(both.pbs.bin / "aside")
+    assert asked(both) == {"slurm"}
+    (both.pbs.bin / "aside").rename(qstat)
     both.env["PBS_CONF_FILE"] = "/nonexistent"
     assert asked(both) == {"slurm"}
 

@@ -70,7 +70,7 @@ def survey(kind: str = "compute", inside: str | None = None, step: str | None = 
         "jobs": (job(inside),) if inside else (),
         "gpus": (),
         "processes": others if isinstance(others, Unknown) else (*chain, *others),
-        "site": Site("linuxproc"),
+        "site": Site("linuxproc", ("srun", "salloc")),
         "chain": (HANDWASH, SHELL, TOP),
     }
     return Survey(**{**plain, **changes})
@@ -84,7 +84,7 @@ def one(seen: Survey, pid: int = 5000, uid: int = UID):
 
 
 def on(tracking: str | None) -> dict[str, Any]:
-    return {"site": Site(tracking)}
+    return {"site": Site(tracking, ("srun", "salloc"))}
 
 
 COMPUTES = {"computes": True, "devices": ("/dev/nvidia0", "/dev/nvidia-uvm"), "gpus": (0,)}

@@ -66,6 +66,42 @@ def test_the_pager_of_the_answer_keeps_nothing() -> None:
     assert one(replace(seen, processes=(*seen.processes[:-1], editor)), 5000)[1] == "survives"
 
 
+ON_TWO = job(JOB, nodes=("n1", "n2"), interactive=False)
+PBS = Site("session", holders=("qsub",), waits_for_terminal=True, marks_all=False, scheduler="PBS")
+
+
+@pytest.mark.parametrize(
+    ("jobs", "site", "what", "leftover"),
+    [
+        # `mpirun` on n2 has started it here, on n1, by ssh.
+        ((ON_TWO,), PBS, {}, False),
+        (Unknown("w"), PBS, {}, False),
+        # Nobody starts ranks by ssh for these.
+        ((replace(ON_TWO, nodes=("n1",)),), PBS, {}, True),
+        ((replace(ON_TWO, nodes=("n2", "n3")),), PBS, {}, True),
+        ((), PBS, {}, True),
+        # What this shell has started, or what was a job's that is over, is no such thing.
+        ((ON_TWO,), PBS, {"ppid": SHELL}, True),
+        ((ON_TWO,), PBS, {"sid": SID}, True),
+        ((ON_TWO,), PBS, {"job": "7.vm", "attributed_by": "environment"}, True),
+        # Slurm's srun starts them itself.
+        ((ON_TWO,), replace(PBS, marks_all=True), {}, True),
+    ],
+)
+def test_ranks_that_bear_no_sign_of_their_job(jobs: Any, site: Site, what: dict[str, Any], leftover: bool) -> None:
+    """Where it may be a part of a living job it is no leftover; and nobody says clean."""
+    found = one(survey(jobs=jobs, site=site, processes=(process(**what),)))
+    assert found[2:] == (leftover, "leftover" if leftover else "unknown")
+    if not leftover:
+        assert found[:2] == ("no-job", "unknown")
+
+
+def test_a_job_of_another_scheduler() -> None:
+    """One that is not asked: whether it is over nobody knows."""
+    found = one(survey(processes=(process(attributed_by="other-scheduler"),)))
+    assert found == ("no-job", "unknown", False, "unknown")
+
+
 @pytest.mark.parametrize("name", ["qsub", "qstat", "qdel"])
 def test_a_client_is_no_leftover(name: str) -> None:
     """It holds a job that lives elsewhere, whatever the queue says; so do the launchers of a site's own scheduler."""
@@ -120,3 +156,16 @@ def test_other_nodes_by_long_names() -> None:
     """PBS may name a host with its domain: that is still this one."""
     names = ("n1.cluster.example", "n2.cluster.example")
     assert remarks.other_nodes(at("session", jobs=(job(JOB, nodes=names),))) == names[1:]
+
+
+def test_who_waits_for_a_job_is_not_known() -> None:
+    """Then it cannot be seen that nobody does."""
+    row = job(JOB, alloc_host="login1")
+    assert remarks.unattended_jobs(survey("login", jobs=(row,), site=Site()), "login1") == ()
+
+
+def test_a_plus_in_a_job_s_name() -> None:
+    """Slurm's heterogeneous jobs have one, with numbers around it; to another scheduler it may be a letter like others."""
+    rows = (job("a+b", alloc_host="x"), job("a+c", alloc_host="x"))
+    found = remarks.unattended_jobs(survey("login", jobs=rows, site=Site(holders=("jsub",))), "login1")
+    assert [(one.id, one.number) for one in found] == [("a+b", "a+b"), ("a+c", "a+c")]

@@ -342,7 +342,7 @@ def a_survey(**changes: object) -> Survey:
         "jobs": JOBS,
         "gpus": GPUS,
         "processes": PROCESSES,
-        "site": Site("linuxproc"),
+        "site": Site("linuxproc", ("srun", "salloc")),
         **changes,
     }
     return Survey(**fields)
@@ -366,7 +366,9 @@ def told(seen: Survey) -> tuple[str, Verdict]:
 def test_what_is_told_is_chinese(kind: str, proctrack: str | None) -> None:
     messages.choose("zh_CN")
     job = "7" if kind in ("compute", "allocation-shell") else None
-    text, _verdict = told(a_survey(node=Node(kind, "n1", job, False, (), held=1), site=Site(proctrack)))
+    text, _verdict = told(
+        a_survey(node=Node(kind, "n1", job, False, (), held=1), site=Site(proctrack, ("srun", "salloc")))
+    )
     assert english_in(text + tell.place(Node(kind, "n1", job, False, ()))) == []
     assert "GPU-hours" not in text and "卡时" in text
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from handwash import world
-from handwash.run import CouldNotTell
+from handwash.run import CouldNotTell, Result
 from handwash.schedulers import pbs_adapter
 from handwash.schedulers.pbs_adapter import Pbs
 
@@ -87,3 +87,15 @@ def test_where_its_commands_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert pbs_adapter.command("qstat") == str(tmp_path / "path" / "qstat")
     monkeypatch.setitem(world.env, "PBS_CONF_FILE", str(tmp_path))
     assert pbs_adapter.settings() is None
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda pbs: pbs.ask(), lambda pbs: pbs.records(0.0, 1.0), lambda pbs: pbs.shown(1.0, 1.0)]
+)
+def test_a_user_without_a_name(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory does not answer: qstat would be asked for the jobs of a number, of which there are none."""
+    monkeypatch.setattr(pbs_adapter, "_check_command", lambda: None)
+    monkeypatch.setattr(pbs_adapter, "run_command", lambda *_words: Result(0, b"", b"", False))
+    monkeypatch.setattr(world, "user_name", lambda uid: str(uid))
+    with pytest.raises(CouldNotTell, match="has none here"):
+        ask(Pbs())

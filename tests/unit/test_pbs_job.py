@@ -72,10 +72,9 @@ def test_what_qdel_says(code: int | None, err: bytes, word: str) -> None:
 
 
 def test_the_commands_for_one_job() -> None:
-    """The id alone, and force only where it was asked for."""
+    """The id alone."""
     assert pbs_job.state_argv("29[1].vm") == ["qstat", "-f", "-w", "29[1].vm"]
     assert pbs_job.cancel_argv("90.vm") == ["qdel", "90.vm"]
-    assert pbs_job.cancel_argv("90.vm", force=True) == ["qdel", "-W", "force", "90.vm"]
 
 
 V1 = "9:name=systemd:/\n5:devices:/pbs_jobs.service/jobid/90.vm\n4:memory:/pbs_jobs.service/jobid/90.vm\n0::/\n"

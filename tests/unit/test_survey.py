@@ -182,6 +182,29 @@ def test_one_that_becomes_another_program_all_the_time(start, tmp_path: Path) ->
     assert {row["job"] for row in rows if row is not None} == {"42"} and None not in rows
 
 
+@pytest.mark.parametrize(
+    ("env", "by"),
+    [
+        ({"PBS_JOBID": "7.vm", "PBS_ENVIRONMENT": "PBS_BATCH"}, "other-scheduler"),
+        ({"PBS_JOBID": "7.vm"}, None),
+        ({"PBS_JOBID": "7.vm", "PBS_ENVIRONMENT": "PBS_BATCH", "SLURM_JOB_ID": "42"}, "allocation"),
+    ],
+)
+def test_a_job_of_a_scheduler_that_is_not_asked(start, env: dict[str, str], by: str | None) -> None:
+    """A node may belong to two clusters: what the other one started is not in no job."""
+    child = start("sleep", "60", env=env)
+    row = processes.describe(child.pid, os.getuid(), 0.0, schedulers.of("slurm"))
+    assert row is not None and row["attributed_by"] == by
+
+
+@pytest.mark.parametrize("name", ["tmux: server", "screen", "SCREEN", "bash"])
+def test_the_terminal_of_a_job_s_shell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the one that a pane has."""
+    monkeypatch.setattr(procfs, "ancestors", lambda _pid: [(3, "handwash"), (2, "bash"), (1, name)])
+    monkeypatch.setattr(procfs, "own_terminal", lambda: ("/dev/pts/7", 34823))
+    assert processes._jobs_terminal() == (("/dev/pts/7", 34823) if name == "bash" else None)
+
+
 def test_one_that_has_no_variables(start) -> None:
     child = start("sleep", "60", env={})
     assert procfs.environment(child.pid, (b"SLURM_JOB_ID",)) == {}

@@ -189,8 +189,7 @@ def _sources(deadline: float) -> Sources:
     def here() -> Here:
         if not seen:
             # The queue tells of the job that this shell is in: where there is none, it is not asked.
-            inside = schedulers.here().membership(procfs.groups("self"), world.env)[0] is not None
-            seen.append(survey.take(left(), only=("node", "gpus", *(("jobs",) if inside else ()))))
+            seen.append(survey.take(left(), only=("node", "gpus", *(("jobs",) if _is_in_a_job() else ()))))
         return Here(seen[0].node, seen[0].gpus, seen[0].jobs, seen[0].gpus_in_part)
 
     def file(kind: str, path: str, read: Callable[[], str | None]) -> Any:
@@ -236,19 +235,27 @@ def _partitions(cluster: str, deadline: float) -> Partitions:
         return Unknown(_("The partitions could not be told: {said}").format(said=error.strerror))
 
 
-def _pbs(left: Callable[[], float]) -> Server:
-    from handwash.schedulers import pbs_limits, pbs_vnodes
+def _is_in_a_job() -> bool:
+    """Whether this shell is, or may be."""
+    try:
+        return schedulers.here().membership(procfs.groups("self"), world.env)[0] is not None
+    except run.CouldNotTell:
+        return True
 
-    if run.find("qstat") is None:
+
+def _pbs(left: Callable[[], float]) -> Server:
+    from handwash.schedulers import pbs_adapter, pbs_limits, pbs_vnodes
+
+    if pbs_adapter.command("qstat") is None:
         return Unknown(_("qstat is not on the PATH, so the PBS server could not be asked."))
     hosts: Union[tuple[pbs_limits.Host, ...], Unknown]
     try:
-        server = pbs_limits.parse_server(run.run(pbs_limits.server_argv(), left()))
-        queues = pbs_limits.parse_queues(run.run(pbs_limits.queues_argv(), left()))
+        server = pbs_limits.parse_server(pbs_adapter.run_command(pbs_limits.server_argv(), left()))
+        queues = pbs_limits.parse_queues(pbs_adapter.run_command(pbs_limits.queues_argv(), left()))
     except (run.CouldNotTell, OSError) as reason:
         return Unknown(_said(reason))
     try:
-        hosts = pbs_limits.parse_hosts(run.run(pbs_vnodes.vnodes_argv(), left()))
+        hosts = pbs_limits.parse_hosts(pbs_adapter.run_command(pbs_vnodes.vnodes_argv(), left()))
     except (run.CouldNotTell, OSError) as reason:
         hosts = Unknown(_said(reason))
     return pbs_limits.Site(

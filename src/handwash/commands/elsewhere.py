@@ -312,7 +312,10 @@ def ask(seen: Survey, settings: Config, session: str | None) -> Elsewhere:
         found.why = seen.jobs.why
         return found
     if not schedulers.here().reaches_nodes:
-        if remarks.other_nodes(seen):
+        if seen.node.job not in {job.number for job in seen.jobs}:
+            sentence = _("job {job} is not on the list of your jobs, so its nodes are not known")
+            found.why = sentence.format(job=seen.node.job)
+        elif remarks.other_nodes(seen):
             sentence = _("handwash cannot be started there by itself; log in there and type: handwash clean ({nodes})")
             found.why = sentence.format(nodes=", ".join(remarks.other_nodes(seen)))
         return found

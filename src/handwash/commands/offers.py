@@ -122,8 +122,9 @@ def _is_sat_in(settings: Config, seen: Survey, job: Job) -> bool:
 
 
 def _steps(settings: Config, job: str) -> tuple[Step, ...]:
-    """Raises CouldNotTell."""
-    return schedulers.here().steps(job, settings.deadline)
+    """Only Slurm has steps. Raises CouldNotTell."""
+    is_slurm = isinstance(schedulers.here(), slurm_adapter.Slurm)
+    return slurm_adapter.steps(job, settings.deadline) if is_slurm else ()
 
 
 def _processes(settings: Config) -> tuple[Process, ...]:

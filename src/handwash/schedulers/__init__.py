@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import siteinfo, world
+from handwash import siteinfo, slurm_names, world
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,9 +44,12 @@ def _seen() -> str:
         return "pbs"
     if is_slurm:
         return "slurm"
-    # Not by `qstat`, which Grid Engine and Slurm's own wrappers have too. Slurm's commands alone say little: its package may
-    # be there for a cluster elsewhere. A Slurm without a file of its own (configless, from 20.02) has no pbs.conf beside it.
-    return "pbs" if os.access(pbs_node.config_path(env), os.R_OK) else "slurm"
+    # Not by `qstat` alone, which Grid Engine and Slurm's own wrappers have too. Slurm's commands alone say little: its package
+    # may be there for a cluster elsewhere, or it has no file of its own (configless, from 20.02) and pbs.conf is an old one.
+    is_pbs = os.access(pbs_node.config_path(env), os.R_OK)
+    if is_pbs and slurm_names.find("squeue") is not None:
+        is_pbs = world.on_path("qstat") is not None
+    return "pbs" if is_pbs else "slurm"
 
 
 def of(name: str) -> Scheduler:

@@ -1,7 +1,7 @@
 """What handwash asks of a batch scheduler. One class for each kind of it; which one is here: `schedulers.here`.
 
-Its methods are of two kinds. Those that look (`ask`, `evidence`, `not_over`, `ask_gpus`, `clock`, `steps`, `cancel`, `records`,
-`shown`) may start programs, with `run.run`, and read files. All but `steps` and `cancel` run in a child process with a
+Its methods are of two kinds. Those that look (`ask`, `evidence`, `not_over`, `ask_gpus`, `clock`, `cancel`, `records`,
+`shown`) may start programs, with `run.run`, and read files. All but `cancel` run in a child process with a
 deadline; what the first five answer has to be plain data (`marshal`), and so has what is in a `usage.Run`. Those that read are
 pure. Whoever could not tell raises `run.CouldNotTell` with a whole sentence: that is never an empty answer.
 """
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from handwash.model import Job, Node, Site
-    from handwash.schedulers.slurm_launchers import Step
     from handwash.usage import Records
 
 
@@ -98,7 +97,7 @@ class Scheduler:
         return ()
 
     def site(self, said: Any) -> Site:
-        """What the answer of `ask` tells of the site's own settings."""
+        """What the answer of `ask` tells of the site's own settings; without an answer (None), what is so at every site."""
         from handwash.model import Site
 
         return Site()
@@ -121,10 +120,6 @@ class Scheduler:
         """
         job = variables.get(self.variables[0].decode()) if self.variables else None
         return job or None, None, "environment" if job else None
-
-    def steps(self, job: str, timeout: float) -> tuple[Step, ...]:
-        """The parts of a running job that were started in it, each with the program that waits for it. `timeout`: seconds."""
-        return ()
 
     def records(self, begin: float, timeout: float) -> Records:
         """What is on record of this person's jobs that ran at `begin` or later.
@@ -170,12 +165,12 @@ class Scheduler:
         return None
 
     def cancel_line(self, job: str) -> str:
-        """What a person types to cancel a job."""
-        return ""
+        """What a person types to cancel a job; here in words, which a sentence can end with as well."""
+        return _("the command of {name} that cancels job {job}").format(name=self.name, job=job)
 
     def queue_line(self, job: str) -> str:
-        """What a person types to see whether a job is still in the queue."""
-        return ""
+        """What a person types to see whether a job is still in the queue; here in words."""
+        return _("the command of {name} that shows job {job}").format(name=self.name, job=job)
 
     def shell_line(self) -> str:
         """What a person types to get a shell with a GPU, as far as one line serves every site."""

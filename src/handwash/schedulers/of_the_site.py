@@ -164,7 +164,6 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "evidence": _is_plain,
     "place": _is_place,
     "membership": _is_membership,
-    "steps": lambda answer: isinstance(answer, tuple),
     "records": _is_records,
     "records_name": _is_line,
     "shown": _is_records,

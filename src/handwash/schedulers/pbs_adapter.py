@@ -53,7 +53,7 @@ class Pbs(Scheduler):
 
     def not_over(self, jobs: Sequence[str]) -> tuple[str, ...]:
         """Raises CouldNotTell, OSError."""
-        answers = {job: pbs_job.parse_state(_run(pbs_job.state_argv(job), 60), job) for job in jobs}
+        answers = {job: pbs_job.parse_state(run_command(pbs_job.state_argv(job), 60), job) for job in jobs}
         for job, answer in answers.items():
             if answer.word == UNKNOWN:
                 sentence = _("Could not tell whether job {job} is over: {said}")
@@ -61,7 +61,8 @@ class Pbs(Scheduler):
         return tuple(job for job, answer in answers.items() if answer.word != GONE)
 
     def site(self, said: dict[str, Any]) -> Site:
-        return Site(proctrack=said["tracking"], holders=("qsub",), waits_for_terminal=True)
+        tracking = None if said is None else said["tracking"]
+        return Site(tracking, ("qsub",), waits_for_terminal=True, marks_all=False, scheduler=self.name)
 
     def evidence(self) -> dict[str, Any]:
         """Reads /proc, the environment and pbs.conf; starts no program."""
@@ -114,11 +115,11 @@ class Pbs(Scheduler):
         from handwash.schedulers import pbs_accounting, pbs_limits
 
         _check_command()
-        user, asked = world.user_name(world.uid()), world.now()
-        result = _run(pbs_accounting.history_argv(user), timeout, _RECORDS_CAP)
+        user, asked = _user(), world.now()
+        result = run_command(pbs_accounting.history_argv(user), timeout, _RECORDS_CAP)
         found = pbs_accounting.parse_history(result, user, asked, begin)
         try:
-            kept = pbs_accounting.parse_kept(_run(pbs_limits.server_argv(), _ASK_TIMEOUT_S))
+            kept = pbs_accounting.parse_kept(run_command(pbs_limits.server_argv(), _ASK_TIMEOUT_S))
             missing = pbs_accounting.forgotten(kept, begin, asked)
         except run.CouldNotTell as reason:
             missing = (str(reason),)
@@ -165,7 +166,7 @@ class Pbs(Scheduler):
         from handwash.schedulers import pbs_vnodes
 
         argv = pbs_vnodes.vnodes_argv()
-        return None if command(argv[0]) is None else _plain(_run(argv, 60))
+        return None if command(argv[0]) is None else _plain(run_command(argv, 60))
 
     def partitions(self, said: tuple[Any, ...]) -> tuple[Partition, ...] | None:
         from handwash.schedulers import pbs_vnodes
@@ -240,24 +241,30 @@ def _check_command() -> None:
         raise run.CouldNotTell(_("qstat is not on the PATH, though this is a PBS cluster. Try `module load pbs`."))
 
 
+def _user() -> str:
+    """Raises CouldNotTell where the directory does not know this user, or does not answer."""
+    name = world.user_name(world.uid())
+    if name == str(world.uid()):
+        raise run.CouldNotTell(_("qstat asks by name, and user {uid} has none here.").format(uid=name))
+    return name
+
+
 def _queue(timeout: float) -> dict[str, Any]:
     """Qstat's answers about the person's jobs as they came, whose they are, and when it was asked. `timeout`: seconds each."""
     _check_command()
-    user = world.user_name(world.uid())
-    if user == str(world.uid()):  # the directory does not know, or does not answer
-        raise run.CouldNotTell(_("qstat asks by name, and user {uid} has none here.").format(uid=user))
+    user = _user()
     asked = world.now()
-    result = _run(pbs.jobs_argv(user), timeout)
+    result = run_command(pbs.jobs_argv(user), timeout)
     try:
         begun = pbs.parse_jobs(result, user, asked).begun
     except run.CouldNotTell:
         begun = False  # its reader says so again, where the sentence reaches somebody
-    subjobs = _run(pbs.subjobs_argv(user), timeout) if begun else None
+    subjobs = run_command(pbs.subjobs_argv(user), timeout) if begun else None
     return {"user": user, "asked": asked, "jobs": _plain(result), "subjobs": _plain(subjobs)}
 
 
-def _run(argv: Sequence[str], timeout: float, cap: int = run.OUTPUT_CAP) -> run.Result:
-    """Raises OSError."""
+def run_command(argv: Sequence[str], timeout: float, cap: int = run.OUTPUT_CAP) -> run.Result:
+    """One of PBS's commands, wherever it is, to its end or `timeout` (seconds). Raises OSError."""
     words = [command(argv[0]) or argv[0], *argv[1:]]
     return run.run(words, timeout, run.clean_environment(pbs.ENVIRONMENT), cap)
 
@@ -276,7 +283,7 @@ def _given_gpus(ancestors: Sequence[tuple[int, str]]) -> str:
 def _ask(argv: Sequence[str]) -> run.Result:
     """A command that is missing is one that failed."""
     try:
-        return _run(argv, _ASK_TIMEOUT_S)
+        return run_command(argv, _ASK_TIMEOUT_S)
     except OSError as error:
         return run.Result(127, b"", f"{argv[0]}: {error.strerror}".encode(), False)
 

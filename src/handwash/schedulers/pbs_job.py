@@ -51,13 +51,9 @@ def parse_state(result: Result, job: str) -> Answer:
     return Answer(THERE, state)
 
 
-def cancel_argv(job: str, *, force: bool = False) -> list[str]:
-    """qdel: TERM, and KILL after the server's `kill_delay` (10 s where it is not set).
-
-    `force`: KILL at once, for a job that is ending already too; the server calls it finished without proof that its nodes
-    are clean.
-    """
-    return ["qdel", *(["-W", "force"] if force else []), job]
+def cancel_argv(job: str) -> list[str]:
+    """qdel: TERM, and KILL after the server's `kill_delay` (10 s where it is not set)."""
+    return ["qdel", job]
 
 
 def parse_cancel(result: Result, job: str) -> Answer:

@@ -57,7 +57,7 @@ class Slurm(Scheduler):
         return () if said["result"] is None else slurm.parse_squeue(run.Result(*said["result"]))
 
     def site(self, said: dict[str, Any]) -> Site:
-        return Site(proctrack=said["proctrack"])
+        return Site(None if said is None else said["proctrack"], ("srun", "salloc"), scheduler=self.name)
 
     def evidence(self) -> dict[str, Any]:
         """Reads /proc, the environment and slurm.conf; starts no program."""
@@ -122,17 +122,6 @@ class Slurm(Scheduler):
         if "SLURMD_NODENAME" not in variables:
             return variables["SLURM_JOB_ID"], None, "allocation"
         return variables["SLURM_JOB_ID"], variables.get("SLURM_STEP_ID"), "environment"
-
-    def steps(self, job: str, timeout: float) -> tuple[Step, ...]:
-        from handwash.schedulers import slurm_launchers
-
-        try:
-            return slurm_launchers.parse_steps(run.run(slurm_launchers.steps_argv(job), timeout), job)
-        except OSError as error:
-            sentence = _("The steps of job {job} could not be told: {said}")
-            raise run.CouldNotTell(
-                sentence.format(job=job, said=f"{slurm_names.name('scontrol')}: {error.strerror}")
-            ) from None
 
     def records(self, begin: float, timeout: float) -> Records:
         from handwash.schedulers import slurm_accounting
@@ -233,6 +222,19 @@ class Slurm(Scheduler):
             "safe-srun in place of srun ends it all and confirms it; a run that is to go on belongs into sbatch."
         )
         return Leaving(what, f"ProctrackType=proctrack/{kind}", remedy)
+
+
+def steps(job: str, timeout: float) -> tuple[Step, ...]:
+    """The steps of a job that run, each with the srun that waits for it. `timeout`: seconds. Raises CouldNotTell."""
+    from handwash.schedulers import slurm_launchers
+
+    try:
+        return slurm_launchers.parse_steps(run.run(slurm_launchers.steps_argv(job), timeout), job)
+    except OSError as error:
+        sentence = _("The steps of job {job} could not be told: {said}")
+        raise run.CouldNotTell(
+            sentence.format(job=job, said=f"{slurm_names.name('scontrol')}: {error.strerror}")
+        ) from None
 
 
 def cancel(job: str, step: str = "") -> bool | None:

@@ -41,5 +41,5 @@ def unlisted(jobs: tuple[Job, ...], named: Iterable[str | None], seconds: float)
 
 
 def site(seen: Union[dict[str, Any], Unknown]) -> Site:
-    """What the answer tells of the site's settings; nothing where there is none."""
-    return Site() if isinstance(seen, Unknown) else schedulers.here().site(seen["said"])
+    """What the answer tells of the site's settings, and what is so with every site of this kind."""
+    return schedulers.here().site(None if isinstance(seen, Unknown) else seen["said"])

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from handwash.schedulers.base import Scheduler
 
+# What is in every process of a job of Slurm's, and of PBS's: a node can belong to both, and one of them is asked.
+_OF_OTHERS = (b"SLURM_JOB_ID", b"SLURMD_NODENAME", b"PBS_JOBID", b"PBS_ENVIRONMENT")
+# As the kernel has their names (proc(5), comm).
+_MULTIPLEXERS = ("tmux", "screen", "SCREEN", "zellij", "dtach", "abduco")
 _INTERPRETERS = ("python", "perl", "ruby", "julia", "node", "Rscript", "bash", "sh", "zsh", "java", "torchrun")
 # A command line can have megabytes (execve(2), "Limits on size"); all of them together have to fit into an answer.
 _COMMAND_CAP = 4096
@@ -38,13 +42,22 @@ def look() -> list[dict[str, Any]]:
     # This look runs in a child of handwash, beside the other looks and what they start: none of that is the person's.
     for pid in [pid for pid in rows if _descends(pid, os.getppid(), rows)]:
         del rows[pid]
-    terminal = procfs.own_terminal() if here.waits_for_terminal else None
+    terminal = _jobs_terminal() if here.waits_for_terminal else None
     if terminal is not None:
+        path, number = terminal
         for pid, row in rows.items():
-            row["on_terminal"] = procfs.has_open(pid, terminal)
+            paths = (path, "/dev/tty") if row["terminal"] == number else (path,)
+            row["on_terminal"] = procfs.has_open(pid, paths)
     _by_record(rows)
     _by_ancestry(rows)
     return list(rows.values())
+
+
+def _jobs_terminal() -> tuple[str, int] | None:
+    """This shell's terminal, by path and device number; None in a pane of tmux or screen, whose terminal is no job's."""
+    if any(name.startswith(_MULTIPLEXERS) for _pid, name in procfs.ancestors(os.getpid())):
+        return None
+    return procfs.own_terminal()
 
 
 def _descends(pid: int, ancestor: int, rows: Mapping[int, Mapping[str, Any]]) -> bool:
@@ -73,10 +86,12 @@ def describe(pid: int, uid: int, boot: float, here: Scheduler, unread: bool = Fa
     is_over = fields[0] in (b"Z", b"X")
     reads = mine and not unread and not is_over
     # The variables first: who has them has its words too, see there.
-    variables = procfs.environment(pid, (*here.variables, b"HANDWASH_SESSION")) if reads else {}
+    variables = procfs.environment(pid, (*here.variables, *_OF_OTHERS, b"HANDWASH_SESSION")) if reads else {}
     words = [] if unread else procfs.arguments(pid)
     devices = (device_files.devices_of(pid) or ()) if mine else ()
     job, step, by = here.membership(procfs.groups(pid), variables)
+    if job is None and (_is_all(variables, _OF_OTHERS[:2]) or _is_all(variables, _OF_OTHERS[2:])):
+        by = "other-scheduler"
     return {
         "pid": pid,
         "ppid": int(fields[1]),
@@ -101,6 +116,10 @@ def describe(pid: int, uid: int, boot: float, here: Scheduler, unread: bool = Fa
         "computes": device_files.holds_context(devices),
         "unread": unread,
     }
+
+
+def _is_all(variables: Mapping[str, str], names: tuple[bytes, ...]) -> bool:
+    return all(variables.get(name.decode()) for name in names)
 
 
 def program_name(comm: str, words: list[str]) -> str:

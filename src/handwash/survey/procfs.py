@@ -73,8 +73,8 @@ def groups(pid: int | str) -> bytes | None:
     return slurp(f"/proc/{pid}/cgroup")
 
 
-def own_terminal() -> str | None:
-    """The path of this process's controlling terminal, where that is a pseudo-terminal; None without one.
+def own_terminal() -> tuple[str, int] | None:
+    """This process's controlling terminal by path and device number, where that is a pseudo-terminal; None without one.
 
     By the device number in /proc/PID/stat, whose minor part is in two pieces (proc(5)); pseudo-terminals have the majors 136 to
     143 (Documentation/admin-guide/devices.txt).
@@ -82,18 +82,18 @@ def own_terminal() -> str | None:
     stat = stat_fields(os.getpid())
     number = int(stat[1][4]) if stat else 0
     major, minor = (number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)
-    return f"/dev/pts/{(major - 136) * 256 + minor}" if 136 <= major <= 143 else None
+    return (f"/dev/pts/{(major - 136) * 256 + minor}", number) if 136 <= major <= 143 else None
 
 
-def has_open(pid: int, path: str) -> bool:
-    """Whether a process holds a file open; False too where its open files may not be seen."""
+def has_open(pid: int, paths: tuple[str, ...]) -> bool:
+    """Whether a process holds one of these files open; False too where its open files may not be seen."""
     try:
         names = os.listdir(f"/proc/{pid}/fd")
     except OSError:
         return False
     for name in names:
         try:
-            if os.readlink(f"/proc/{pid}/fd/{name}") == path:
+            if os.readlink(f"/proc/{pid}/fd/{name}") in paths:
                 return True
         except OSError:
             continue  # closed since

@@ -96,6 +96,6 @@ def test_a_user_without_a_name(ask: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     """The directory does not answer: qstat would be asked for the jobs of a number, of which there are none."""
     monkeypatch.setattr(pbs_adapter, "_check_command", lambda: None)
     monkeypatch.setattr(pbs_adapter, "run_command", lambda *_words: Result(0, b"", b"", False))
-    monkeypatch.setattr(world, "user_name", lambda uid: str(uid))
+    monkeypatch.setattr(world, "user_name", str)
     with pytest.raises(CouldNotTell, match="has none here"):
         ask(Pbs())

@@ -72,14 +72,14 @@ def _of_sessions(seen: Survey, verdict: Verdict) -> list[str]:
     """Sessions that nobody closed. One of which nothing is left is named once: its record is closed then."""
     from handwash.srun import history
 
-    living = None if isinstance(seen.jobs, Unknown) else frozenset(job.number for job in seen.jobs)
+    living = seen.living
     found = history.never_closed(history.load(closed=False), living)
     sentences = [_about(session, verdict, living) for session in found[:_SESSIONS_SHOWN]]
     for session in found[:_SESSIONS_SHOWN]:
         if (
             living is not None
             and not living & set(session.own_jobs)
-            and not remarks.of_session(verdict, session.id, session.jobs)
+            and not remarks.of_session(verdict, session.id, session.named_jobs)
         ):
             history.close(session, "unconfirmed")
     if len(found) > _SESSIONS_SHOWN:
@@ -89,7 +89,7 @@ def _of_sessions(seen: Survey, verdict: Verdict) -> list[str]:
 
 
 def _about(session: Session, verdict: Verdict, living: frozenset[str] | None) -> str:
-    there = remarks.of_session(verdict, session.id, session.jobs)
+    there = remarks.of_session(verdict, session.id, session.named_jobs)
     named = {"session": session.id, "command": harmless(session.command, 40)}
     queued = [job for job in session.own_jobs if living is not None and job in living]
     if there:

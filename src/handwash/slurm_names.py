@@ -24,8 +24,13 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 _BEFORE = _LETTERS | frozenset("_-.{/#")
 _AFTER = _LETTERS | frozenset("_-}/")
 
+# Seconds that a sentence waits for the folders of PATH, one of which may be of a server that is gone.
+_PATIENCE_S = 0.5
+
 _set: dict[str, str] = {}
 _own: dict[str, str] = {}
+# By PATH: the names that were looked for there and whether they are there; None where it did not answer.
+_seen: dict[str, dict[str, bool] | None] = {}
 
 
 def parse(text: str) -> dict[str, str] | None:
@@ -50,6 +55,7 @@ def choose(setting: str | None) -> None:
     """Puts the names of a setting first, for the rest of this process."""
     global _set, _own
     _set = (parse(setting) or {}) if setting else {}
+    _seen.clear()
     _own = {name: program for program in PROGRAMS for name in candidates(program)}
     _own.update((program, program) for program in PROGRAMS)
 
@@ -66,18 +72,35 @@ def find(program: str) -> str | None:
 
 
 def name(program: str) -> str:
-    """What one of Slurm's programs is called here, one that is not here as the others would have it; any other as it is."""
+    """What one of Slurm's programs is called here, one that is not here as the others would have it; any other as it is.
+
+    Each name is looked for once in this process. Where PATH does not answer it is the one that would be tried first.
+    """
     if program not in _TIANHE:
         return program
     for one in candidates(program):
-        if world.on_path(one) is not None:
+        if _is_there(one):
             return one
     if program not in _set:
         for other in _USUAL:
-            found = (one for one in candidates(other) if world.on_path(one) is not None)
-            if next(found, other) in _TIANHE[other]:
+            if next(filter(_is_there, candidates(other)), other) in _TIANHE[other]:
                 return _TIANHE[program][0]
     return candidates(program)[0]
+
+
+def _is_there(name: str) -> bool:
+    path = world.env.get("PATH", "")
+    known = _seen.setdefault(path, {})
+    if known is None:
+        return False
+    if name not in known:
+        from handwash import patience
+
+        answer: list[bool] = []
+        if not patience.bounded(lambda: answer.append(world.on_path(name) is not None), _PATIENCE_S):
+            _seen[path] = None
+        known[name] = answer == [True]
+    return known[name]
 
 
 def own(name: str) -> str:

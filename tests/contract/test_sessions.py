@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.contract.test_front_door import NAME, World, until
+from tests.contract.test_front_door import HANDWASH, NAME, World, until
 from tests.contract.test_front_door import world as world
 
 from handwash.node import wire
@@ -127,6 +127,56 @@ def test_the_queue_does_not_answer(world: World) -> None:
             assert left.poll() is None
 
 
+# `safe-srun --local` in a job and beside one
+
+
+@pytest.mark.parametrize(
+    ("env", "job", "step"),
+    [
+        ({"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURMD_NODENAME": "n1"}, "7", "0"),
+        ({"PBS_JOBID": "7.server", "PBS_ENVIRONMENT": "PBS_INTERACTIVE"}, "7.server", None),
+        # salloc's shell on the login node, and what outlived it; a number that was typed by hand.
+        ({"SLURM_JOB_ID": "7"}, None, None),
+        ({"PBS_JOBID": "7.server"}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_a_local_one_is_on_record_with_the_job_that_it_is_in(
+    world: World, env: dict[str, str], job: str | None, step: str | None
+) -> None:
+    argv = [*HANDWASH, "safe-srun", "--local", "/bin/sh", "-c", "exit 3"]
+    assert subprocess.run(argv, env={**world.env, **env}, stdin=subprocess.DEVNULL).returncode == 3
+    (session,) = world.json("sessions")[1]["items"]
+    assert (session["job"], session["step"], session["outcome"]) == (job, step, "clean")
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_a_local_one_in_an_allocations_shell(world: World, queued: bool) -> None:
+    """What it left bears the number of a job that it was never in, whether that goes on or is long over."""
+    if queued:
+        world.jobs()
+    path = record(world, local="1", allocation="123")
+    with sleeper(HANDWASH_SESSION=SESSION, SLURM_JOB_ID="123") as left, sleeper(SLURM_JOB_ID="123") as bystander:
+        said = world.run("banner")[2]
+        assert f"{left.pid} sleep" in said and f"handwash clean --session {SESSION}" in said, said
+        code, answer = world.json("clean", "--session", SESSION, "--yes")
+        assert (code, answer["ended"]) == (0, [left.pid]) and bystander.poll() is None and not path.exists()
+
+
+@pytest.mark.parametrize("fields", [{"job": "7"}, {"job": "7", "step": "0"}, {"allocation": "7"}, {}], ids=str)
+def test_a_local_one_on_another_host(world: World, fields: dict[str, str]) -> None:
+    """It may run there, whatever the queue says of a job: it is neither named, nor closed, nor ended from here."""
+    path = record(world, local="1", host="elsewhere", **fields)
+    with sleeper(HANDWASH_SESSION=SESSION) as worker:
+        for _ in range(2):
+            assert SESSION not in world.run("banner")[2]
+        code, _out, err = world.run("clean", "--session", SESSION, "--yes")
+        assert code == 3 and "cannot be told from here" in err, err
+        assert worker.poll() is None and path.exists()
+    (session,) = world.json("sessions")[1]["items"]
+    assert (session["outcome"], session["closed"]) == ("running", False)
+
+
 def test_foreign_text_is_harmless(world: World) -> None:
     """Names in a record reach the terminal without their escape sequences."""
     record(world, command=NAME, job="9", step=NAME)
@@ -138,8 +188,6 @@ def test_foreign_text_is_harmless(world: World) -> None:
 def test_a_real_one_that_lost_its_watchers(world: World) -> None:
     """`safe-srun --local`, every process of handwash killed at once as by a power cut: found, named, ended."""
     script = 'echo $$ >"$HOME/pid"; exec /bin/sleep 60'
-    from tests.contract.test_front_door import HANDWASH
-
     child = subprocess.Popen(
         [*HANDWASH, "safe-srun", "--local", "/bin/sh", "-c", script], env=world.env, stdin=subprocess.DEVNULL
     )

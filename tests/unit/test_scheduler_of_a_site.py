@@ -17,6 +17,7 @@ from handwash.commands import usage as command
 from handwash.config import Config
 from handwash.frozen import replace
 from handwash.model import Survey, Unknown
+from handwash.srun import local
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "schedulers.md"
 NAME = "jobq_of_the_page"
@@ -125,3 +126,10 @@ def test_what_is_left_of_a_job_and_what_lives(queue: Path) -> None:
     finally:
         os.kill(left, signal.SIGKILL)
         os.kill(living, signal.SIGKILL)
+
+
+def test_a_local_session_knows_its_jobs(queue: Path) -> None:
+    """By their variables, so that one that was submitted from the session goes on; a module that is broken says nothing."""
+    assert local.of_the_site(NAME) == (b"JOBQ_ID",)
+    assert local.of_the_site("no_such_module_anywhere") == ()
+    assert local.of_the_site("pbs") == local.of_the_site("") == ()

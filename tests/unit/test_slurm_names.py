@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -75,6 +77,50 @@ def test_the_names_here(site: Site, there: tuple[str, ...], setting: str | None,
     assert tuple(called(*USUAL)) == names
     for program, name in zip(USUAL, names):
         assert run.find(program) == (str(folder / name) if name in there else None)
+
+
+def test_a_name_is_looked_for_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many sentences there are; until the names are chosen anew, or PATH is another one."""
+    folder = site("yhqueue")
+    asked: list[str] = []
+    real = world.on_path
+
+    def on_path(program: str) -> str | None:
+        asked.append(program)
+        return real(program)
+
+    monkeypatch.setattr(world, "on_path", on_path)
+    assert messages._("no program of Slurm's") and asked == []
+    for _ in range(9):
+        assert messages._("squeue, srun, scancel") == "yhqueue, yhrun, yhcancel"
+    assert len(asked) == len(set(asked)) > 0
+    (folder / "squeue").symlink_to("yhqueue")
+    slurm_names.choose("srun=run-it")
+    assert messages._("squeue, srun") == "squeue, run-it"
+    world.env["PATH"] = "/nonexistent"
+    assert messages._("scancel") == "scancel"
+
+
+def test_a_path_that_does_not_answer(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sentence is said all the same, with the names that would be tried first; it is waited for once."""
+    site("yhqueue", setting="srun=run-it")
+    held = threading.Event()
+    asked: list[str] = []
+
+    def on_path(program: str) -> str | None:
+        """As access(2) in a folder whose server is gone."""
+        asked.append(program)
+        held.wait()
+        return None
+
+    monkeypatch.setattr(world, "on_path", on_path)
+    try:
+        began = time.monotonic()
+        for _ in range(9):
+            assert messages._("squeue, srun, scancel") == "squeue, run-it, scancel"
+        assert time.monotonic() - began < 5 and len(asked) == 1
+    finally:
+        held.set()
 
 
 def test_a_program_of_slurms_is_started_by_its_name_here(site: Site) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from handwash import left_behind, world
+from handwash.commands import of_session
 from handwash.frozen import replace
 from handwash.model import Job, Judged, Node, Process, Site, Survey, Unknown, Verdict
 from handwash.node import part, wire
@@ -53,8 +54,8 @@ def row(pid: int, start: int, **changes: object) -> Judged:
     return Judged(replace(process, **changes), "no-job", "survives", True, "")
 
 
-def seen(jobs: object = ()) -> Survey:
-    return Survey(Node("login", "here", None, False, ()), jobs, (), (), Site())  # type: ignore[arg-type]
+def seen(jobs: object = (), unlisted: tuple[str, ...] = ()) -> Survey:
+    return Survey(Node("login", "here", None, False, ()), jobs, (), (), Site(), unlisted=unlisted)  # type: ignore[arg-type]
 
 
 def job(number: str) -> Job:
@@ -145,6 +146,28 @@ def test_started_on_another_host(folder: str) -> None:
     assert banner(jobs=(job("7"),)) == [] and banner(jobs=Unknown("down")) == []
     assert record.running() == ["s1"]
     assert "s1" in banner()[0]
+
+
+def test_a_local_one_on_another_host_is_never_closed_by_the_queue(folder: str) -> None:
+    """It may outlive the job that it was in, and the queue may be that of another cluster with the same home."""
+    dead(folder, host="elsewhere", job="7", local=1)
+    dead(folder, "s2", host="elsewhere", local=1, allocation="7")
+    for jobs in ((), (job("7"),), Unknown("down")):
+        assert banner(jobs=jobs) == []
+    assert {one.outcome for one in history.load()} == {"running"}
+
+
+def test_a_job_that_is_not_over_and_on_no_list(folder: str) -> None:
+    """A subjob of PBS, or a job of another owner, that processes here are in: the session goes on with it, here or there."""
+    dead(folder, job="7")
+    dead(folder, "s2", host="elsewhere", job="7")
+    (sentence,) = left_behind.collect(seen(unlisted=("7",)), Verdict("clean", (), ()))
+    assert "scancel 7" in sentence and not any(one.closed for one in history.load())
+    for session in ("s1", "s2"):
+        plan = of_session.plan(
+            session, seen(unlisted=("7",)), Verdict("leftover", (row(*me(), session=session),), ()), 1
+        )
+        assert "scancel 7" in plan.complaint and not plan.targets
 
 
 def test_other_nodes_are_named(folder: str) -> None:

@@ -43,10 +43,11 @@ def test_a_file_cut_short_is_nothing():
     assert all(wire.unpack(whole[:size]) is None for size in range(len(whole) - 1) if not whole[:size].endswith(b"\n"))
 
 
-@given(texts, st.dictionaries(st.text("ABC_", min_size=1), st.one_of(st.none(), texts)))
-def test_orders_survive_the_journey(folder_name, environment):
-    orders = Orders.unpack(Orders("id-1", 2.5, folder_name, environment).pack())
+@given(texts, st.dictionaries(st.text("ABC_", min_size=1), st.one_of(st.none(), texts)), texts)
+def test_orders_survive_the_journey(folder_name, environment, names):
+    orders = Orders.unpack(Orders("id-1", 2.5, folder_name, environment, slurm_names=names).pack())
     assert (orders.session, orders.grace, orders.folder, orders.environment) == ("id-1", 2.5, folder_name, environment)
+    assert (orders.own, orders.idle_s, orders.slurm_names) == (False, 0.0, names)
 
 
 def open_session(folder, name="s1"):

@@ -273,6 +273,39 @@ def test_a_name_that_only_the_settings_know(tmp_path: Path, without_srun: str) -
     assert (done.returncode, done.stdout) == (17, "plain srun: -n2 x\n") and "SyntaxError" in done.stderr
 
 
+def test_disabled_with_another_srun_on_path(installation: Installation) -> None:
+    """The name that the environment gives comes first then, too; a settings file is not read."""
+    other = installation.prefix / "fake" / "run-it"
+    other.write_text('#!/bin/sh\necho "run-it: $*"\n')
+    other.chmod(0o755)
+    settings = installation.prefix / ".config" / "handwash" / "handwash.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('slurm_names = "srun=run-it"')
+    disabled = {"HANDWASH_DISABLE": "1"}
+    assert installation.run("-n2", "x", **disabled).stdout == "plain srun: -n2 x\n"
+    for names, said in (("srun=run-it", "run-it: -n2 x\n"), ("srun=gone", "plain srun: -n2 x\n"), ("a b", None)):
+        done = installation.run("-n2", "x", **disabled, HANDWASH_SLURM_NAMES=names)
+        assert (done.stdout, done.stderr) == (said or "plain srun: -n2 x\n", ""), names
+    # Not switched off, both count; what the site calls the others goes to the nodes.
+    done = installation.run("-n2", "x", HANDWASH_SLURM_NAMES="srun=run-it scancel=jobs-stop")
+    assert done.stdout.startswith("run-it: -n2 ") and "\tsrun=run-it scancel=jobs-stop" in done.stdout, done
+
+
+@pytest.mark.parametrize("by", ["environment", "settings"])
+def test_without_srun_the_scheduler_that_is_set_is_named(tmp_path: Path, without_srun: str, by: str) -> None:
+    installation = Installation(tmp_path / "a prefix", "no-srun", without_srun)
+    if by == "settings":
+        settings = installation.prefix / ".config" / "handwash" / "handwash.toml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text('scheduler = "pbs"')
+    conf = installation.prefix / "slurm.conf"
+    conf.touch()
+    env = {"SLURM_CONF": str(conf), **({"HANDWASH_SCHEDULER": "pbs"} if by == "environment" else {})}
+    done = installation.run("-n2", "x", **env)
+    assert done.returncode == 125 and "PBS has no srun" in done.stderr, done
+    assert "srun was not found" in installation.run("-n2", "x", **{**env, "HANDWASH_SCHEDULER": "slurm"}).stderr
+
+
 def test_it_is_started_by_its_own_name(tmp_path: Path, without_srun: str) -> None:
     """What it calls itself in its complaints is what the person would have read without handwash."""
     installation = Installation(tmp_path / "a prefix", "yhrun", without_srun)

@@ -6,7 +6,7 @@ from handwash import cleaning, remarks, schedulers
 from handwash.commands import elsewhere
 from handwash.giveback import Done
 from handwash.messages import _, ngettext
-from handwash.model import Survey, Unknown, Verdict
+from handwash.model import Survey, Verdict
 from handwash.run import CouldNotTell
 from handwash.srun import history
 
@@ -24,7 +24,7 @@ def plan(session: str, seen: Survey, verdict: Verdict, seconds: float) -> cleani
             return cleaning.Plan(complaint=sentence.format(session=repr(session), names=_names(several)))
         sentence = _("There is no session {session} on record; see: handwash sessions")
         return cleaning.Plan(complaint=sentence.format(session=repr(session)))
-    living = None if isinstance(seen.jobs, Unknown) else frozenset(job.number for job in seen.jobs)
+    living = seen.living
     if not found.closed:
         if found.watched:
             sentence = _(
@@ -55,7 +55,7 @@ def plan(session: str, seen: Survey, verdict: Verdict, seconds: float) -> cleani
         if living is None and found.own_jobs:
             sentence = _("Whether job {job} of session {session} is over could not be told. Nothing was ended.")
             return cleaning.Plan(complaint=sentence.format(session=session, job="+".join(found.jobs)), unsure=True)
-    there = remarks.of_session(verdict, session, found.jobs)
+    there = remarks.of_session(verdict, session, found.named_jobs)
     services = tuple(
         (one, "service") for one in verdict.judged if one.process.session == session and one.whose == "service"
     )

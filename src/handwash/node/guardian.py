@@ -144,16 +144,12 @@ class Guardian:
             return
         if self.is_orphaned or (variable(b"SLURM_STEP_NUM_NODES") == "1" and not variable(b"SLURM_HET_SIZE")):
             try:
+                from handwash import slurm_names
                 from handwash.srun import confirm
             except ImportError:
                 # Taken away meanwhile: a session may last for days.
                 return
-            try:
-                from handwash import config, slurm_names
-
-                slurm_names.choose(config.load().slurm_names)
-            except Exception:
-                pass  # the usual names then: nothing here may keep the job
+            slurm_names.choose(self.orders.slurm_names)
             confirm.ask(["scancel", job if self.orders.own else f"{job}.{step}"])
 
     def accept(self) -> bool:

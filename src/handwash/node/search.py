@@ -6,7 +6,7 @@ import posix
 import time
 
 from handwash.node import traces
-from handwash.node.wire import job_and_step, job_variables
+from handwash.node.wire import job_and_step
 from handwash.teardown import end, identity, tree
 
 TYPE_CHECKING = False
@@ -63,7 +63,7 @@ class Search:
         found = {pair for pair in self.seen if identity.same(*pair) is not None}
         found.update(tree.descendants(*(pid for pid, _began in found)))
         _job, step = job_and_step()
-        cookies = traces.with_cookie(self.orders.session, job_variables())
+        cookies = traces.with_cookie(self.orders.session, traces.own_job_here(self.orders.variables))
         # Right before the signals: what forks itself anew is not there for long.
         marked = traces.with_mark(self.orders.mark())
         found.update(marked)

@@ -15,7 +15,7 @@ _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"}
 _MEANINGS = {escape[1]: character for character, escape in _ESCAPES.items()}
 
 # A step may start long after safe-srun, and handwash may have been replaced meanwhile.
-FORM = "2"
+FORM = "3"
 
 # The variable in which those travel that a shell on the way would drop.
 KEPT = "HANDWASH_KEPT"
@@ -84,13 +84,12 @@ def variable(name: bytes) -> str:
 
 
 def job_and_step() -> "tuple[str, str]":
-    """The ids in which this process runs; empty without a scheduler, or without steps (PBS)."""
-    return variable(b"SLURM_JOB_ID") or variable(b"PBS_JOBID"), variable(b"SLURM_STEP_ID")
+    """The ids in which this process runs; empty without a scheduler, or without steps (PBS).
 
-
-def job_variables() -> "dict[bytes, bytes]":
-    """What tells of the job that this process is in, empty where it does not, by the variables of Slurm, PBS and LSF."""
-    return {name: posix.environ.get(name, b"") for name in (b"SLURM_JOB_ID", b"PBS_JOBID", b"LSB_JOBID")}
+    A PBS_JOBID alone was typed by hand, or is exported by a script that serves several schedulers.
+    """
+    pbs_job = variable(b"PBS_JOBID") if variable(b"PBS_ENVIRONMENT") else ""
+    return variable(b"SLURM_JOB_ID") or pbs_job, variable(b"SLURM_STEP_ID")
 
 
 def node_name() -> str:
@@ -100,8 +99,9 @@ def node_name() -> str:
 
 class Orders:
     """What the supervisor is told: the session's id, the seconds of grace, the folder for part files, the environment
-    variables to put right for the command (None: take out), whether the job is this srun's own, and after how many seconds
-    GPUs that do nothing are to be told of (0: never)."""
+    variables to put right for the command (None: take out), whether the job is this srun's own, after how many seconds
+    GPUs that do nothing are to be told of (0: never), and the setting of Slurm's names ("": none): a node whose home
+    directory does not answer cannot read it again."""
 
     def __init__(
         self,
@@ -111,6 +111,7 @@ class Orders:
         environment: "Mapping[str, str | None]",
         own: bool = False,
         idle_s: float = 0.0,
+        slurm_names: str = "",
     ) -> None:
         self.session = session
         self.grace = grace
@@ -118,6 +119,9 @@ class Orders:
         self.environment = dict(environment)
         self.own = own
         self.idle_s = idle_s
+        self.slurm_names = slurm_names
+        # Those that a scheduler of the site's own sets in its jobs. Not packed: what is in a step is in a job of Slurm.
+        self.variables: tuple[bytes, ...] = ()
         # The slurmstepd that has started the task, without which nobody can end the step or hear of its end; 0: none.
         self.slurmstepd = 0
 
@@ -133,7 +137,8 @@ class Orders:
     def pack(self) -> str:
         """To one argument."""
         changes = [f"-{name}" if value is None else f"+{name}={value}" for name, value in self.environment.items()]
-        return join([FORM, self.session, f"{self.grace:g}", self.folder, int(self.own), f"{self.idle_s:g}", *changes])
+        rest = [int(self.own), f"{self.idle_s:g}", self.slurm_names, *changes]
+        return join([FORM, self.session, f"{self.grace:g}", self.folder, *rest])
 
     @classmethod
     def unpack(cls, text: str) -> "Orders":
@@ -141,9 +146,9 @@ class Orders:
         form, *fields = split(text)
         if form != FORM:
             raise ValueError("handwash was replaced after safe-srun had started")
-        session, grace, folder, own, idle_s, *changes = fields
+        session, grace, folder, own, idle_s, names, *changes = fields
         environment: dict[str, str | None] = {}
         for change in changes:
             name, equals, value = change[1:].partition("=")
             environment[name] = value if equals else None
-        return cls(session, float(grace), folder, environment, own == "1", float(idle_s))
+        return cls(session, float(grace), folder, environment, own == "1", float(idle_s), names)

@@ -57,13 +57,16 @@ def main(argv: Sequence[str]) -> int:
 def in_force(local: bool) -> Config:
     """The settings, and their language and names from here on.
 
-    Switched off by the variable, it reads no file, unless only a file can tell what srun is called here.
+    Switched off by the variable, it reads no file, unless only a file can tell what srun is called here: where none is found
+    under the name that the environment gives, nor under the usual ones.
     """
     from handwash import config, messages, slurm_names, world
     from handwash.srun import entry
 
-    if world.disabled() and (local or entry.find_srun()):
-        return config.Config(disable=True)
+    if world.disabled():
+        slurm_names.choose(world.env.get("HANDWASH_SLURM_NAMES"))
+        if local or entry.find_srun():
+            return config.Config(disable=True)
     settings = config.load()
     slurm_names.choose(settings.slurm_names)
     if settings.lang:
@@ -104,7 +107,7 @@ def run_srun(argv: list[str], settings: Config) -> int:
         receipt.say(text.format(srun=above))
         return FAILED
     if not srun:
-        receipt.say(_no_srun())
+        receipt.say(_no_srun(settings))
         return FAILED
     if settings.disable or above:
         # Started by the srun that a safe-srun has started: that one watches over it.
@@ -122,11 +125,12 @@ def run_srun(argv: list[str], settings: Config) -> int:
     return launch.supervise(line, way, srun, label(first), settings)
 
 
-def _no_srun() -> str:
+def _no_srun(settings: Config) -> str:
     """What to do where there is none: by itself, or in a job that another scheduler gives."""
     from handwash import schedulers
     from handwash.messages import _
 
+    schedulers.choose(settings.scheduler)
     here = schedulers.here()
     if here.launcher or not here.name:
         return _("srun was not found on this host; `safe-srun --local COMMAND` works without a scheduler")

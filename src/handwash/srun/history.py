@@ -38,7 +38,8 @@ class Session:
 
     `members`: the processes that were on record last. `watched`: whether somebody still watches over it on this host; None
     where it was started on another. A session that has ended is not watched; one that never closed has no `ended`. `local`: it
-    ran its command itself (`--local`), so that its job, if any, is what it was in, and not what it has made.
+    ran its command itself (`--local`), so that its job, if any, is what it was in, and not what it has made; `allocation`: the
+    one that the environment of such a session names although it is in none (salloc's shell).
     """
 
     id: str
@@ -57,6 +58,7 @@ class Session:
     receipt: str | None
     watched: bool | None
     local: bool
+    allocation: str | None
 
     @property
     def closed(self) -> bool:
@@ -66,6 +68,11 @@ class Session:
     def jobs(self) -> tuple[str, ...]:
         """Those that its processes are in: more than one for a heterogeneous job."""
         return tuple(self.job.split("+")) if self.job else ()
+
+    @property
+    def named_jobs(self) -> tuple[str, ...]:
+        """Those that the environment of its processes names."""
+        return (*self.jobs, self.allocation) if self.allocation else self.jobs
 
     @property
     def own_jobs(self) -> tuple[str, ...]:
@@ -153,6 +160,7 @@ def _session(rows: list[list[str]], *, nodes: list[str], **known: Any) -> Sessio
         started=_number(record.value_of(rows, "started")),
         receipt=record.value_of(rows, "receipt") or None,
         local=bool(record.value_of(rows, "local")),
+        allocation=record.value_of(rows, "allocation") or None,
         **known,
     )
 
@@ -180,13 +188,13 @@ def _count(rows: list[list[str]], name: str) -> int:
 def never_closed(sessions: list[Session], living: frozenset[str] | None) -> list[Session]:
     """Those that nobody watches over any more and nobody has closed: the node crashed, the power was cut.
 
-    One that was started on another host counts where its job is known and no longer in the queue (`living`: the job numbers
-    in it, None where that could not be told); else it may still run there.
+    One that was started on another host counts where it has made its job, or a step of it, and that is no longer in the queue
+    (`living`: the jobs that are not over, None where that could not be told); else it may still run there.
     """
 
     def is_over(session: Session) -> bool:
         if session.watched is None:
-            return living is not None and bool(session.jobs) and not living & set(session.jobs)
+            return living is not None and bool(session.own_jobs) and not living & set(session.own_jobs)
         return not session.watched
 
     return [session for session in sessions if not session.closed and is_over(session)]

@@ -197,7 +197,8 @@ def supervise(line: CommandLine, way: Way, srun: str, label: str, settings: Conf
     wanted = way.supervised and bool(where) and not line.has("quiet", "pty")
     terminal = receipt.terminal() if wanted else ""
     idle_s = max(settings.idle_after * 60, 1.0) if terminal else 0.0
-    orders = Orders(session, settings.grace, where, changes.back, own=not given_jobs(line), idle_s=idle_s)
+    own, names = not given_jobs(line), settings.slurm_names or ""
+    orders = Orders(session, settings.grace, where, changes.back, own=own, idle_s=idle_s, slurm_names=names)
     words = build(line, way, orders, changes, pipe)
     if words is None:
         way = unsupervised("--multi-prog")

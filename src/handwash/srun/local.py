@@ -9,7 +9,7 @@ from handwash.messages import _
 from handwash.node import kernel, supervisor
 from handwash.node.chain import Chain, join
 from handwash.node.command import Command, command_environment
-from handwash.node.wire import Orders, job_and_step
+from handwash.node.wire import Orders, job_and_step, variable
 from handwash.srun import history, receipt, record, sessions
 
 TYPE_CHECKING = False
@@ -24,10 +24,10 @@ def run(command: Sequence[str], label: str, settings: Config) -> int:
     where = sessions.make()
     session = sessions.new_id()
     main = record.Main(session, label, where)
-    job, step = job_and_step()
-    main.set(local=1, job=job or None, step=step or None)
-    main.write()
+    main.set(local=1, **surroundings())
     orders = Orders(session, settings.grace, where, {})
+    orders.variables = of_the_site(settings.scheduler)
+    main.write()
     chain = join(orders)
     ending = supervisor.supervise(Command(command, command_environment(orders)), orders, chain)
     # From here on its status is what counts.
@@ -39,6 +39,26 @@ def run(command: Sequence[str], label: str, settings: Config) -> int:
         receipt.say_fault(error)
     kernel.exit_like(ending.status)
     os._exit(125)
+
+
+def surroundings() -> dict[str, str | None]:
+    """The job and step that this runs in, for the record; or the `allocation` that the environment names where it is in none.
+
+    salloc's shell sits outside its job, and in a tmux, say, it goes on naming that long after its end.
+    """
+    job, step = job_and_step()
+    if variable(b"SLURM_JOB_ID") and not variable(b"SLURMD_NODENAME"):
+        return {"allocation": job}
+    return {"job": job or None, "step": step or None}
+
+
+def of_the_site(scheduler: str) -> tuple[bytes, ...]:
+    """The variables by which a scheduler of the site's own (the setting) tells its jobs; none of one that cannot be used."""
+    if scheduler in ("", "slurm", "pbs"):
+        return ()
+    from handwash import schedulers
+
+    return schedulers.of(scheduler).variables
 
 
 def close(session: str, where: str, main: record.Main, ending: supervisor.Ending, chain: Chain | None) -> None:

@@ -189,7 +189,10 @@ def _sources(deadline: float) -> Sources:
     def here() -> Here:
         if not seen:
             # The queue tells of the job that this shell is in: where there is none, it is not asked.
-            inside = schedulers.here().membership(procfs.groups("self"), world.env)[0] is not None
+            try:
+                inside = schedulers.here().membership(procfs.groups("self"), world.env)[0] is not None
+            except run.CouldNotTell:
+                inside = True
             seen.append(survey.take(left(), only=("node", "gpus", *(("jobs",) if inside else ()))))
         return Here(seen[0].node, seen[0].gpus, seen[0].jobs, seen[0].gpus_in_part)
 

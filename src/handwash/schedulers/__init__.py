@@ -30,6 +30,11 @@ def here() -> Scheduler:
     return of(_wanted or _seen())
 
 
+def is_of_the_site() -> bool:
+    """Whether it is one that the site has a module for."""
+    return _wanted not in ("", "slurm", "pbs")
+
+
 def _seen() -> str:
     env = world.env
     # Inside a job, it. Slurm comes first: it can bring PBS's commands and variables along (its torque package).
@@ -67,4 +72,4 @@ def _load(name: str) -> Scheduler:
         return Pbs()
     from handwash.schedulers import of_the_site
 
-    return of_the_site.load(name)
+    return of_the_site.OfTheSite(name)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handwash import judge, schedulers, survey, usage, world
+from handwash import judge, run, schedulers, survey, usage, world
 from handwash.commands import usage as command
 from handwash.config import Config
 from handwash.frozen import replace
@@ -25,6 +25,7 @@ from handwash.model import Job, Site, Survey, Unknown
 from handwash.run import CouldNotTell
 from handwash.schedulers import of_the_site
 from handwash.schedulers.base import Leaving, Partition, Place
+from handwash.survey import gpus, procfs
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "schedulers.md"
 NAME = "jobq_of_the_page"
@@ -121,7 +122,7 @@ ANSWERS: list[tuple[str, Any, Callable[[Any], Any]]] = [
     ("place", PLACE, lambda place: place),
     ("partitions", PARTITION, lambda partition: (partition,)),
     ("leaving", Leaving("a", "b", "c"), lambda leaving: leaving),
-    ("records", RUN, lambda run: usage.Records((run,), "jobq")),
+    ("records", RUN, lambda one: usage.Records((one,), "jobq")),
     ("shown", usage.Records((), "jobq"), lambda records: records),
 ]
 FIELDS = [(method, record, whole, name) for method, record, whole in ANSWERS for name in record._fields]
@@ -165,7 +166,7 @@ def test_none_of_it_runs_here(queue: Path) -> None:
     )
     assert here.cancel("7") is None and here.leaving(Site(), None) is None
     assert here.place({"seen": {"job": "7", "runs_jobs": True}}, frozenset({"7"})).job == "7"
-    assert [run.id for run in here.shown(1000.0, 5.0).runs] == ["7"]
+    assert [run.id for run in here.shown(1e9, 5.0).runs] == ["7"]
     with pytest.raises(CouldNotTell, match="only those that run"):
         here.records(0.0, 5.0)
     assert NAME not in sys.modules
@@ -180,6 +181,17 @@ def test_who_is_silent_is_not_waited_for_again(queue: Path) -> None:
     assert [here.cancel_line("7") for _time in range(20)] == [""] * 20
     assert here.name == NAME and here.reaches_nodes is False and here.records_name() == "the scheduler's records"
     assert time.monotonic() - began < of_the_site._PATIENCE_S * 4
+
+
+@pytest.mark.parametrize("fault", ["import time; time.sleep(60)\n", "Jobq.membership = lambda *_words: 1 / 0\n"])
+def test_who_is_on_a_gpu_is_told_without_it(queue: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """A module that fails or hangs is no driver that does."""
+    module = queue.parent / f"{NAME}.py"
+    module.write_text(module.read_text() + fault)
+    monkeypatch.setattr(procfs, "is_host_namespace", lambda: True)
+    listed = [{"uses": [(os.getpid(), None, "compute", None)]}]
+    said = run.looks({"gpus": lambda: gpus.named_in(listed)[0]}, 3)["gpus"]
+    assert [(row["pid"], row["job"]) for row in said] == [(os.getpid(), None)]
 
 
 def test_what_is_left_of_a_job_and_what_lives(queue: Path) -> None:

@@ -30,6 +30,16 @@ def here() -> Scheduler:
     return of(_wanted or _seen())
 
 
+def loaded() -> Scheduler:
+    """`here`, for one look at many processes: a module of the site's has been imported then, which can take its time."""
+    found = here()
+    if not is_of_the_site():
+        return found
+    from handwash.schedulers.of_the_site import OfTheSite
+
+    return found.load() if isinstance(found, OfTheSite) else found
+
+
 def is_of_the_site() -> bool:
     """Whether it is one that the site has a module for."""
     return _wanted not in ("", "slurm", "pbs")

@@ -19,7 +19,7 @@ from handwash.survey import procfs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+    from typing import Any, Union
 
     Check = Callable[[Any], bool]
 
@@ -68,18 +68,16 @@ class OfTheSite(Scheduler):
     def evidence(self) -> dict[str, Any]:
         return {"seen": self.load().evidence()}
 
-    def placed(self, seen: dict[str, Any], living: frozenset[str] | None) -> dict[str, Any]:
+    def placed(self, seen: dict[str, Any], living: frozenset[str] | None) -> Union[dict[str, Any], Unknown]:
         """The evidence with its reading, in a look of its own within a look: `place` has no more to ask then."""
         place = self.load().place
-        answer = run.looks({"place": lambda: packed(place(seen["seen"], living))}, run.left() or 0.0)["place"]
-        return {"place": packed(answer) if isinstance(answer, Unknown) else answer}
+        question = {"place": lambda: packed(place(seen["seen"], living))}
+        read = run.looks(question, run.left() or 0.0)["place"]
+        return read if isinstance(read, Unknown) else {**seen, "place": read}
 
     def place(self, seen: Any, living: frozenset[str] | None) -> Place:
-        found = unpacked(seen["place"]) if "place" in seen else self.pass_on("place", seen["seen"], living)
-        if isinstance(found, Unknown):
-            raise CouldNotTell(found.why)
-        place: Place = found
-        return place
+        found: Place = unpacked(seen["place"]) if "place" in seen else self.pass_on("place", seen["seen"], living)
+        return found
 
     def ask_gpus(self) -> Any:
         theirs = self.load()

@@ -28,7 +28,8 @@ def look(wanted: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
     node = seen.get("node")
     # What is missing in the list is asked for later, by what the processes say.
     if isinstance(node, dict) and (living is None or here.lists_all):
-        node["scheduler"].update(here.placed(node["scheduler"], living))
+        placed = here.placed(node["scheduler"], living)
+        seen["node"] = placed if isinstance(placed, Unknown) else {**node, "scheduler": placed}
     return {name: packed(answer) for name, answer in seen.items()}
 
 

@@ -90,6 +90,17 @@ def test_what_its_jobs_cost(queue: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert (answer["gpu_hours"], answer["source"]) == (None, None) and "cannot be read" in answer["why"]
 
 
+@pytest.mark.parametrize("answer", ["1 / 0", "None", "''", "__import__('time').sleep(60)"])
+def test_what_its_records_are_called(queue: Path, capfd: pytest.CaptureFixture[str], answer: str) -> None:
+    """A sentence that names them has a name."""
+    queue.write_text("")
+    module = queue.parent / f"{NAME}.py"
+    records = "lambda *_words: __import__('handwash.usage').usage.Records((), 'jobq')"
+    module.write_text(f"{module.read_text()}Jobq.records = {records}\nJobq.records_name = lambda _self: {answer}\n")
+    assert command.usage(Config(), as_json=False, since=world.now() - 86400) == 0
+    assert "Total: 0.00 GPU-hours, by the scheduler's records." in capfd.readouterr().out
+
+
 def test_a_job_of_which_nobody_knows_since_when(queue: Path) -> None:
     """It is there, holds its GPUs, and has cost at least nothing."""
     queue.write_text("7 run 2 3600 n1 my job\n")

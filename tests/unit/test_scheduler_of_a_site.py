@@ -194,6 +194,14 @@ def test_who_is_silent_is_not_waited_for_again(queue: Path) -> None:
     assert time.monotonic() - began < of_the_site._PATIENCE_S * 4
 
 
+def test_a_cancel_that_hangs(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the job has left could not be told; what is asked afterwards is answered."""
+    monkeypatch.setattr(of_the_site, "_CANCEL_S", 0.3)
+    module = queue.parent / f"{NAME}.py"
+    module.write_text(f"{module.read_text()}Jobq.cancel = lambda _self, _job: __import__('time').sleep(60)\n")
+    assert schedulers.here().cancel("7") is None and schedulers.here().queue_line("7") == "jobq show 7"
+
+
 @pytest.mark.parametrize("fault", ["import time; time.sleep(60)\n", "Jobq.membership = lambda *_words: 1 / 0\n"])
 def test_who_is_on_a_gpu_is_told_without_it(queue: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """A module that fails or hangs is no driver that does."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from handwash.model import Unknown
+
 
 SIGKILL = 9
 # For each stream of a program. A look's answer holds both, and is not capped: it comes from our own code.
@@ -31,8 +33,8 @@ _LOOK_LAST_WORD_S = 0.1
 _SCRUBBED_PREFIXES = ("SQUEUE_", "SINFO_", "SCONTROL_", "SACCT_", "PYTHON")
 _SCRUBBED = ("SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_JSON", "SLURM_YAML", "SLURM_BITSTR_LEN")
 
-# Set in the child that takes a look: what it starts stays in its process group, so that one kill ends all of it, and
-# may not run on after the look's own end (a time of `world.monotonic`), should handwash be killed meanwhile.
+# Set in the child that takes a look: what it starts, looks of its own too, stays in its process group, so that one kill ends
+# all of it, and may not run on after the look's own end (a time of `world.monotonic`), should handwash be killed meanwhile.
 _inside_look = False
 _look_ends_at: float | None = None
 
@@ -143,6 +145,8 @@ def looks(
     from handwash.model import Unknown
 
     ends_at = world.monotonic() + deadline
+    if _look_ends_at is not None:
+        ends_at = min(ends_at, _look_ends_at)
     answers: dict[str, Any] = {}
     started: dict[str, tuple[int, int]] = {}
     try:
@@ -159,8 +163,15 @@ def looks(
             answers[name] = _answer(data, deadline, timed_out)
     finally:
         for pid, _read_end in started.values():
-            _end(pid, own_group=True)
+            _end(pid, own_group=not _inside_look)
     return answers
+
+
+def silent(deadline: float) -> Unknown:
+    """What a look is that has not answered by its deadline (seconds)."""
+    from handwash.model import Unknown
+
+    return Unknown(_("No answer within {seconds} s.").format(seconds=f"{deadline:g}"), "timed-out")
 
 
 def _answer(data: bytes, deadline: float, timed_out: bool) -> Any:
@@ -170,7 +181,7 @@ def _answer(data: bytes, deadline: float, timed_out: bool) -> Any:
         kind, value = marshal.loads(data)
     except (ValueError, EOFError, TypeError):
         if timed_out:
-            return Unknown(_("No answer within {seconds} s.").format(seconds=f"{deadline:g}"), "timed-out")
+            return silent(deadline)
         return Unknown(_("The look ended without an answer (it crashed)."), "crashed")
     return Unknown(value) if kind == "unknown" else value
 
@@ -187,12 +198,14 @@ def _fork_look(question: Callable[[], Any], inherited: list[int], ends_at: float
     if pid:
         os.close(write_end)
         try:
-            os.setpgid(pid, pid)
+            if not _inside_look:
+                os.setpgid(pid, pid)
         except OSError:
             pass  # the child was quicker, or is gone already
         return pid, read_end
     try:
-        os.setpgid(0, 0)
+        if not _inside_look:
+            os.setpgid(0, 0)
         _inside_look = True
         _look_ends_at = ends_at
         # Its own end too: with handwash gone, a write must fail, and not wait for a reader that is itself.

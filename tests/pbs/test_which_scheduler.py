@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -148,13 +149,13 @@ def test_a_module_of_the_site_s(site: Site) -> None:
 
 
 def test_a_module_that_prints(site: Site) -> None:
-    """What it says is for people: an answer for programs stays whole."""
+    """Nobody has asked for that: an answer stays whole, for programs and for people."""
     text = Path(toy_scheduler.__file__).read_text() + "print('noise')\n"
     site.module(text.replace("        rows = ", "        print('noise')\n        rows = "))
     site.jobs("a1 train")
     code, answer = site.world.json("check")
     assert code == 0 and [row["id"] for row in answer["jobs"]["items"]] == ["a1"]
-    assert "noise" in site.world.run("check")[2]
+    assert not any("noise" in said for said in site.world.run("check")[1:])
 
 
 def test_its_job_is_cancelled(site: Site) -> None:
@@ -180,7 +181,12 @@ def test_it_could_not_tell(site: Site) -> None:
 
 BASE = "from handwash.schedulers.base import Place, Scheduler\nfrom handwash.model import Job\n"
 JOBS = "    def jobs(self, said): return (Job('a1', 'a1', 'RUNNING', 'x', 'toys', (), 1, 60, None, False),)\n"
-TOY = BASE + "class Toy(Scheduler):\n    variables = (b'TOY_JOB',)\n" + JOBS + "    {}\nSCHEDULER = Toy()\n"
+TOY = (
+    BASE
+    + "class Toy(Scheduler):\n    name = 'toys'\n    variables = (b'TOY_JOB',)\n"
+    + JOBS
+    + "    {}\nSCHEDULER = Toy()\n"
+)
 NO_JOBS = "    def jobs(self, said): return ()"
 COMPUTES = "\n    def place(self, seen, living): return Place('compute', None, ('x',))\n"
 
@@ -205,17 +211,32 @@ COMPUTES = "\n    def place(self, seen, living): return Place('compute', None, (
         (TOY.format("def ask(self): return self"), "ask, ValueError: unmarshallable object"),
         (TOY.format("def jobs(self, said): return None"), "jobs, None"),
         (TOY.format("def jobs(self, said): return ['a1']"), "jobs, ['a1']"),
-        (TOY.replace("'a1', 'a1'", "'a1', 1").format("pass"), "jobs, (Job("),
+        (TOY.format("name = ''"), "TypeError: name = ''"),
+        (TOY.format("name = None"), "TypeError: name = None"),
+        (TOY.format("divided_by = 'pool'"), "TypeError: divided_by"),
+        (TOY.format("lists_all = 1"), "TypeError: lists_all = 1"),
+        (TOY.replace("'a1', 'a1'", "'a1', 1").format("pass"), "jobs, TypeError: Job.number = 1"),
+        (TOY.replace(", 1, 60", ", '2', 60").format("pass"), "jobs, TypeError: Job.gpus = '2'"),
+        (TOY.replace(", 1, 60", ", True, 60").format("pass"), "jobs, TypeError: Job.gpus = True"),
+        (TOY.replace(", 1, 60", ", 1, '60'").format("pass"), "jobs, TypeError: Job.elapsed_s = '60'"),
+        (TOY.replace("(), 1, 60", "None, 1, 60").format("pass"), "jobs, TypeError: Job.nodes = None"),
         (TOY.format("def jobs(self, said): import sys; sys.exit(0)"), "jobs, SystemExit"),
         (TOY.format("def evidence(self): raise RuntimeError('boom')"), "evidence, RuntimeError: boom"),
         (TOY.format("def place(self, seen, living): return None"), "place, None"),
-        (TOY.format("def place(self, seen, living): return Place('moon', None, ())"), "place, Place("),
+        (TOY.format("def place(self, seen, living): return Place('moon', None, ())"), "Place.kind = 'moon'"),
         (TOY.format("def place(self, seen, living): 1 / 0"), "place, ZeroDivisionError"),
+        (TOY.format("def place(self, seen, living): return Place('login', None, 'why')"), "Place.why = 'why'"),
+        (TOY.format("def place(self, seen, living): import os; os._exit(0)"), "it crashed"),
+        (TOY.format("def jobs(self, said): import os; os._exit(0)"), "it crashed"),
         (TOY.format("def membership(self, groups, variables): return 'a1'" + COMPUTES), "membership, 'a1'"),
         (TOY.format("def membership(self, groups, variables): 1 / 0" + COMPUTES), "membership, ZeroDivisionError"),
         (TOY.format("lists_all = False\n    def not_over(self, jobs): return 7\n" + NO_JOBS), "not_over"),
         ("import time; time.sleep(60)", "No answer within 1 s"),
         (TOY.format("def ask(self): import time; time.sleep(60)"), "No answer within 1 s"),
+        (TOY.format("def jobs(self, said): import time; time.sleep(60)"), "No answer within 1 s"),
+        (TOY.format("def site(self, said): import time; time.sleep(60)"), "No answer within 1 s"),
+        (TOY.format("def evidence(self): import time; time.sleep(60)"), "No answer within 1 s"),
+        (TOY.format("def place(self, seen, living): import time; time.sleep(60)"), "No answer within 1 s"),
     ],
 )  # fmt: skip
 def test_a_module_that_cannot_be_used(site: Site, text: str | None, said: str) -> None:
@@ -239,6 +260,63 @@ def test_a_module_that_cannot_be_used(site: Site, text: str | None, said: str) -
     assert (code, out) == (0, "") and "could not tell" in err and world.lives(sleeper)
     code, out, err = world.run("banner", env=env)
     assert (code, out) == (0, "")
+
+
+# What hangs, and whether the verdict has to do without it.
+HANGS = [
+    ("", True),
+    ("ask", True),
+    ("place", True),
+    ("membership", True),
+    ("cancel_line", False),
+    ("queue_line", False),
+]
+
+
+@pytest.mark.parametrize(("method", "needed"), HANGS)
+def test_a_module_that_is_slow(site: Site, method: str, needed: bool) -> None:
+    """Import, look, reading or line: nobody waits for it much longer than the deadline, once and not for each."""
+    world = site.world
+    text = Path(toy_scheduler.__file__).read_text()
+    hang = "import time; time.sleep(60)\n"
+    if method:
+        hang = f"class Slow(Toy):\n    def {method}(self, *words): {hang}SCHEDULER = Slow()\n"
+    site.module(text + hang)
+    site.jobs("a1 train", "a2 shell")
+    env = {**site.inside("a2"), "HANDWASH_DEADLINE": "2"}
+    for words in (["check"], ["leave", "exit"], ["where"], ["status"]):
+        began = time.monotonic()
+        code, out, err = world.run(*words, env=env)
+        # Two seconds for all looks, half a second for the first line; the rest is for a busy machine.
+        assert time.monotonic() - began < 2 + 0.5 + 1.5, (words, out, err)
+        assert code == (3 if needed and words[0] in ("check", "status") else 0) or words == ["where"], (words, out, err)
+
+
+def test_a_module_that_takes_its_time(site: Site) -> None:
+    """It is imported once for jobs and place, so that both are told where one import fits into the deadline and two do not."""
+    site.module(Path(toy_scheduler.__file__).read_text() + "import time; time.sleep(1.2)\n")
+    site.jobs("a1 train")
+    env = {**site.inside("a1"), "HANDWASH_DEADLINE": "2.2"}
+    code, answer = site.world.json("check", env=env)
+    assert (code, answer["node"]["job"]) == (0, "a1"), answer
+    assert [row["id"] for row in answer["jobs"]["items"]] == ["a1"]
+
+
+NOT_KNOWN = ["def site(self, said): 1 / 0", "def site(self, said): return Site(holders=())",
+             "def site(self, said): return Site(holders='toyrun')", "def site(self, said): return None"]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", NOT_KNOWN)
+def test_nobody_is_known_to_wait(site: Site, method: str) -> None:
+    """Without the programs that wait for an interactive job none is offered: somebody may sit in it. One's own stays one."""
+    world = site.world
+    text = Path(toy_scheduler.__file__).read_text()
+    site.module(f"{text}class Bad(Toy):\n    {method}\nSCHEDULER = Bad()\n")
+    site.jobs("a1 train", "a2 shell", "a3 shell")
+    code, out, err = world.run("clean", env=site.inside("a3"))
+    assert code == 0 and "a2" not in out + err and "toydel a1" in out, out + err
+    rows = world.json("check", env=site.inside("a3"))[1]["jobs"]["items"]
+    assert [(row["id"], row["interactive"]) for row in rows] == [("a1", False), ("a2", None), ("a3", True)]
 
 
 def test_a_cancel_that_fails(site: Site) -> None:

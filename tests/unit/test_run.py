@@ -259,6 +259,26 @@ def test_a_look_outlives_nobody_for_long(script, tmp_path: Path) -> None:
     until(lambda: not lives(int(pid.read_text())))
 
 
+def test_looks_within_a_look() -> None:
+    """They end in time for the outer one to answer, however long they were given."""
+    started = time.monotonic()
+    answers = run.looks({"a": lambda: run.looks({"quick": lambda: 1, "hangs": hang}, 60)["quick"]}, 1)
+    assert answers == {"a": 1} and time.monotonic() - started < 1 + LATE
+
+
+def test_a_look_within_one_that_hangs(tmp_path: Path) -> None:
+    """It ends with that one."""
+    pid = tmp_path / "pid"
+
+    def inner() -> None:
+        pid.write_text(str(os.getpid()))
+        hang()
+
+    answers = run.looks({"a": lambda: run.looks({"b": inner}, 60, notice=(0.3, hang))}, 0.6)
+    assert isinstance(answers["a"], Unknown)
+    until(lambda: not lives(int(pid.read_text())))
+
+
 def test_interrupted_while_looking(tmp_path: Path) -> None:
     """Ctrl-C goes through, and the looks are ended."""
     pid = tmp_path / "pid"

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from handwash import judge, schedulers, survey, world
+from handwash import judge, run, schedulers, survey, usage, world
 from handwash.commands import usage as command
 from handwash.config import Config
 from handwash.frozen import replace
-from handwash.model import Survey, Unknown
+from handwash.model import Job, Site, Survey, Unknown
+from handwash.run import CouldNotTell
+from handwash.schedulers import of_the_site
+from handwash.schedulers.base import Leaving, Partition, Place
 from handwash.srun import local
+from handwash.survey import gpus, procfs
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "schedulers.md"
 NAME = "jobq_of_the_page"
@@ -82,17 +91,23 @@ def test_what_its_jobs_cost(queue: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert (answer["gpu_hours"], answer["source"]) == (None, None) and "cannot be read" in answer["why"]
 
 
-def test_a_job_of_which_nobody_knows_since_when(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answer", ["1 / 0", "None", "''", "__import__('time').sleep(60)"])
+def test_what_its_records_are_called(queue: Path, capfd: pytest.CaptureFixture[str], answer: str) -> None:
+    """A sentence that names them has a name."""
+    queue.write_text("")
+    module = queue.parent / f"{NAME}.py"
+    records = "lambda *_words: __import__('handwash.usage').usage.Records((), 'jobq')"
+    module.write_text(f"{module.read_text()}Jobq.records = {records}\nJobq.records_name = lambda _self: {answer}\n")
+    assert command.usage(Config(), as_json=False, since=world.now() - 86400) == 0
+    assert "Total: 0.00 GPU-hours, by the scheduler's records." in capfd.readouterr().out
+
+
+def test_a_job_of_which_nobody_knows_since_when(queue: Path) -> None:
     """It is there, holds its GPUs, and has cost at least nothing."""
     queue.write_text("7 run 2 3600 n1 my job\n")
-    here = schedulers.here()
-    jobs = here.jobs(here.ask())
-    monkeypatch.setattr(
-        type(sys.modules[NAME].SCHEDULER),
-        "jobs",
-        lambda _self, _said: tuple(replace(job, elapsed_s=None) for job in jobs),
-    )
-    found = here.shown(1000.0, 1.0)
+    module = queue.parent / f"{NAME}.py"
+    module.write_text(module.read_text().replace("elapsed_s=int(seconds)", "elapsed_s=None"))
+    found = schedulers.here().shown(1000.0, 1.0)
     assert [(run.started, run.elapsed_s, run.running) for run in found.runs] == [(1000.0, 0, True)]
     assert len(found.doubts) == 1 and "7" in found.doubts[0]
 
@@ -107,6 +122,96 @@ def test_a_module_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, capfd: py
         schedulers._known.pop("no_such_module_anywhere", None)
     answer = json.loads(capfd.readouterr().out)
     assert answer["gpu_hours"] is None and answer["why"].count("no_such_module_anywhere") == 2
+
+
+JOB = Job("7", "7", "RUNNING", "x", "p", ("n1",), 1, 60, None, None)
+PLACE = Place("compute", "7", ("x",))
+PARTITION = Partition("p", True, 8, 1, 16, None)
+RUN = usage.Run("7", "7", "RUNNING", "x", "p", ("n1",), 1, 1000.0, None, 60, 0, "jobq")
+ANSWERS: list[tuple[str, Any, Callable[[Any], Any]]] = [
+    ("jobs", JOB, lambda job: (job,)),
+    ("site", Site(), lambda found: found),
+    ("place", PLACE, lambda place: place),
+    ("partitions", PARTITION, lambda partition: (partition,)),
+    ("leaving", Leaving("a", "b", "c"), lambda leaving: leaving),
+    ("records", RUN, lambda one: usage.Records((one,), "jobq")),
+    ("shown", usage.Records((), "jobq"), lambda records: records),
+]
+FIELDS = [(method, record, whole, name) for method, record, whole in ANSWERS for name in record._fields]
+
+
+@pytest.mark.parametrize(("method", "record", "whole", "name"), FIELDS)
+def test_every_field_of_an_answer(method: str, record: Any, whole: Callable[[Any], Any], name: str) -> None:
+    """A value that its place is not for is no answer; the right ones pass as they are, and travel."""
+    is_right = of_the_site._CHECKS[method]
+    assert is_right(whole(record))
+    assert of_the_site.unpacked(marshal.loads(marshal.dumps(of_the_site.packed(whole(record))))) == whole(record)
+    value = getattr(record, name)
+    wrongs: list[Any] = [b"x", 1.5, [value], {value: 1}, object(), (None,), ("x", 1), -1, 1 << 53, float("nan")]
+    wrongs += [True] if not isinstance(value, bool) and name not in ("interactive", "controller") else [1, 0, "yes"]
+    wrongs += (
+        [None] if isinstance(value, str) and name not in ("job", "proctrack") else ["1"] if type(value) is int else []
+    )
+    for wrong in wrongs:
+        if wrong == 1.5 and name in ("started", "ended"):
+            continue
+        with pytest.raises(TypeError, match=f"{type(record).__name__}.{name} = "):
+            assert not is_right(whole(replace(record, **{name: wrong})))
+
+
+@given(st.lists(st.tuples(st.text(min_size=1), st.one_of(st.none(), st.integers(0, 1 << 52)))))
+def test_records_travel(rows: list[tuple[str, int | None]]) -> None:
+    jobs = tuple(replace(JOB, id=name, number=name, gpus=gpus) for name, gpus in rows)
+    assert of_the_site.unpacked(marshal.loads(marshal.dumps(of_the_site.packed(jobs)))) == jobs
+
+
+def test_none_of_it_runs_here(queue: Path) -> None:
+    """Whatever is asked, the module is not imported in this process; outside of a look its answers are the same."""
+    queue.write_text("7 run 2 3600 n1,n2 my job\n")
+    here = schedulers.here()
+    assert (here.name, here.variables, here.lists_all, here.divided_by) == ("jobq", (b"JOBQ_ID",), True, "partition")
+    assert here.membership(None, {"JOBQ_ID": "7"}) == ("7", None, "environment")
+    assert (here.queue_line("7"), here.server_line(), here.records_name()) == (
+        "jobq show 7",
+        "",
+        "the scheduler's records",
+    )
+    assert here.cancel("7") is None and here.leaving(Site(), None) is None
+    assert here.place({"seen": {"job": "7", "runs_jobs": True}}, frozenset({"7"})).job == "7"
+    assert [run.id for run in here.shown(1e9, 5.0).runs] == ["7"]
+    with pytest.raises(CouldNotTell, match="only those that run"):
+        here.records(0.0, 5.0)
+    assert NAME not in sys.modules
+
+
+def test_who_is_silent_is_not_waited_for_again(queue: Path) -> None:
+    """A method that hangs costs its patience once; lines are left out then, and it has a name all the same."""
+    module = queue.parent / f"{NAME}.py"
+    module.write_text(module.read_text() + "import time; time.sleep(60)\n")
+    here = schedulers.here()
+    began = time.monotonic()
+    assert [here.cancel_line("7") for _time in range(20)] == [""] * 20
+    assert here.name == NAME and here.reaches_nodes is False and here.records_name() == "the scheduler's records"
+    assert time.monotonic() - began < of_the_site._PATIENCE_S * 4
+
+
+def test_a_cancel_that_hangs(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the job has left could not be told; what is asked afterwards is answered."""
+    monkeypatch.setattr(of_the_site, "_CANCEL_S", 0.3)
+    module = queue.parent / f"{NAME}.py"
+    module.write_text(f"{module.read_text()}Jobq.cancel = lambda _self, _job: __import__('time').sleep(60)\n")
+    assert schedulers.here().cancel("7") is None and schedulers.here().queue_line("7") == "jobq show 7"
+
+
+@pytest.mark.parametrize("fault", ["import time; time.sleep(60)\n", "Jobq.membership = lambda *_words: 1 / 0\n"])
+def test_who_is_on_a_gpu_is_told_without_it(queue: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """A module that fails or hangs is no driver that does."""
+    module = queue.parent / f"{NAME}.py"
+    module.write_text(module.read_text() + fault)
+    monkeypatch.setattr(procfs, "is_host_namespace", lambda: True)
+    listed = [{"uses": [(os.getpid(), None, "compute", None)]}]
+    said = run.looks({"gpus": lambda: gpus.named_in(listed)[0]}, 3)["gpus"]
+    assert [(row["pid"], row["job"]) for row in said] == [(os.getpid(), None)]
 
 
 def test_what_is_left_of_a_job_and_what_lives(queue: Path) -> None:

@@ -30,6 +30,21 @@ def here() -> Scheduler:
     return of(_wanted or _seen())
 
 
+def loaded() -> Scheduler:
+    """`here`, for one look at many processes: a module of the site's has been imported then, which can take its time."""
+    found = here()
+    if not is_of_the_site():
+        return found
+    from handwash.schedulers.of_the_site import OfTheSite
+
+    return found.load() if isinstance(found, OfTheSite) else found
+
+
+def is_of_the_site() -> bool:
+    """Whether it is one that the site has a module for."""
+    return _wanted not in ("", "slurm", "pbs")
+
+
 def _seen() -> str:
     env = world.env
     # Inside a job, it. Slurm comes first: it can bring PBS's commands and variables along (its torque package).
@@ -70,4 +85,4 @@ def _load(name: str) -> Scheduler:
         return Pbs()
     from handwash.schedulers import of_the_site
 
-    return of_the_site.load(name)
+    return of_the_site.OfTheSite(name)

@@ -3,7 +3,9 @@
 Its methods are of two kinds. Those that look (`ask`, `evidence`, `not_over`, `ask_gpus`, `clock`, `cancel`, `records`,
 `shown`) may start programs, with `run.run`, and read files. All but `cancel` run in a child process with a
 deadline; what the first five answer has to be plain data (`marshal`), and so has what is in a `usage.Run`. Those that read are
-pure. Whoever could not tell raises `run.CouldNotTell` with a whole sentence: that is never an empty answer.
+pure. A module of the site's is never run outside of such a child, whichever method it is (`of_the_site`): nothing that one
+method leaves in memory is there for the next. Whoever could not tell raises `run.CouldNotTell` with a whole sentence: that is
+never an empty answer.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from handwash import run, world
+from handwash import run, schedulers, world
 from handwash.accelerators import device_files, nvml
 from handwash.messages import _
 from handwash.model import Gpu, Process, Survey, Unknown, Visibility
@@ -37,12 +37,14 @@ def take(deadline: float, only: tuple[str, ...] = ("gpus", "jobs", "processes", 
     if "gpus" in wanted and gpus.nothing_here():
         answers["gpus"] = {**gpus.NOTHING, "holders": [], "missing": {}}
         del wanted["gpus"]
-    answers.update(run.looks(wanted, deadline))
+    answers.update(_by_module(wanted, deadline) if schedulers.is_of_the_site() else run.looks(wanted, deadline))
     queue = _read(answers["jobs"], jobs.read)
     seen = answers["processes"]
     rows = [] if isinstance(seen, Unknown) else seen["rows"]
     named = [row["job"] for row in rows]
-    more = _read(queue, lambda known: jobs.unlisted(known, named, max(_LEAST_S, ends_at - world.monotonic())))
+    more = _read(
+        queue, lambda known: jobs.unlisted(answers["jobs"], known, named, max(_LEAST_S, ends_at - world.monotonic()))
+    )
     queue, unlisted = (more, ()) if isinstance(more, Unknown) else (queue, more)
     here = procfs.is_host_namespace()
     known, in_part, visibility, rows = _join(answers["gpus"], rows, here, deadline)
@@ -105,6 +107,18 @@ def _read(answer: Any, reader: Any) -> Any:
         return reader(answer)
     except run.CouldNotTell as reason:
         return Unknown(str(reason))
+
+
+def _by_module(wanted: Mapping[str, Callable[[], Any]], deadline: float) -> dict[str, Any]:
+    """The looks' answers where the scheduler is the site's own: its module is imported once for all that it is asked itself."""
+    from handwash.survey import of_the_site
+
+    asked = {name: look for name, look in wanted.items() if name in ("jobs", "node")}
+    rest = {name: look for name, look in wanted.items() if name not in asked}
+    if not asked:
+        return run.looks(rest, deadline)
+    answers = run.looks({**rest, "module": lambda: of_the_site.look(asked)}, deadline)
+    return {**answers, **of_the_site.read(answers.pop("module"), asked, deadline)}
 
 
 def _look_at_gpus() -> dict[str, Any]:

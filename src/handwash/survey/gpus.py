@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 
-from handwash import patience, schedulers, world
+from handwash import patience, run, schedulers, world
 from handwash.accelerators import device_files, nvml
 from handwash.messages import _
-from handwash.model import Gpu, GpuUse
+from handwash.model import Gpu, GpuUse, Unknown
+from handwash.schedulers.base import Scheduler
 from handwash.survey import processes, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, Union
 
 NOTHING: dict[str, Any] = {"driver": "", "gpus": [], "why": None, "cause": ""}
 
@@ -92,15 +93,8 @@ def named_in(gpus: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict
     """
     if not procfs.is_host_namespace():
         return [], {}
-    boot = world.boot_time()
-    here = schedulers.here()
     owners = {pid: procfs.owner(pid) for pid in sorted({use[0] for gpu in gpus for use in gpu["uses"]})}
-
-    def whole(named: tuple[int, int | None], unread: bool = False) -> dict[str, Any] | None:
-        pid, uid = named
-        return None if uid is None else processes.describe(pid, uid, boot, here, unread)
-
-    rows = patience.each(tuple(owners.items()), whole, lambda named: whole(named, unread=True))
+    rows = _described(tuple(owners.items()))
     described: list[dict[str, Any]] = []
     missing: dict[int, tuple[str, str]] = {}
     for (pid, uid), row in zip(owners.items(), rows):
@@ -111,6 +105,27 @@ def named_in(gpus: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict
             # With hidepid=1 the owner can still be seen.
             missing[pid] = ("dead", "") if user is None else ("hidden", user if uid is None else world.user_name(uid))
     return described, missing
+
+
+def _described(named: Sequence[tuple[int, int | None]]) -> Sequence[dict[str, Any] | None]:
+    """Each process, by pid and uid; None where there is no uid, or no process any more."""
+    boot = world.boot_time()
+
+    def each(here: Scheduler) -> Sequence[dict[str, Any] | None]:
+        def whole(one: tuple[int, int | None], unread: bool = False) -> dict[str, Any] | None:
+            pid, uid = one
+            return None if uid is None else processes.describe(pid, uid, boot, here, unread)
+
+        return patience.each(named, whole, lambda one: whole(one, unread=True))
+
+    left = run.left()
+    if not named or left is None or not schedulers.is_of_the_site():
+        return each(schedulers.loaded())
+    # A module of the site's that hangs, or fails, is no driver that does: then nobody says which jobs they are of.
+    found: Union[Sequence[dict[str, Any] | None], Unknown] = run.looks(
+        {"": lambda: each(schedulers.loaded())}, left / 2
+    )[""]
+    return each(Scheduler()) if isinstance(found, Unknown) else found
 
 
 def _unseen(pid: int) -> str | None:

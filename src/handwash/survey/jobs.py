@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 
 def look() -> dict[str, Any]:
-    """The scheduler's answer as it came."""
-    return {"said": schedulers.here().ask()}
+    """The scheduler's answer as it came, and where that need not be all, the job that this shell says it is in."""
+    here = schedulers.here()
+    own = None if here.lists_all else here.membership(procfs.groups("self"), world.env)[0]
+    return {"said": here.ask(), "own": own}
 
 
 def read(seen: dict[str, Any]) -> Union[tuple[Job, ...], Unknown]:
@@ -25,13 +27,14 @@ def read(seen: dict[str, Any]) -> Union[tuple[Job, ...], Unknown]:
         return Unknown(str(reason))
 
 
-def unlisted(jobs: tuple[Job, ...], named: Iterable[str | None], seconds: float) -> Union[tuple[str, ...], Unknown]:
+def unlisted(
+    seen: dict[str, Any], jobs: tuple[Job, ...], named: Iterable[str | None], seconds: float
+) -> Union[tuple[str, ...], Unknown]:
     """Of the jobs that processes here say they are in (`named`), or this shell does, those not in `jobs` and not over."""
     here = schedulers.here()
     if here.lists_all:
         return ()
-    own = here.membership(procfs.groups("self"), world.env)[0]
-    missing = {job for job in (own, *named) if job is not None} - {job.number for job in jobs}
+    missing = {job for job in (seen["own"], *named) if job is not None} - {job.number for job in jobs}
     if not missing:
         return ()
     found: Union[list[str], Unknown] = run.looks({"jobs": lambda: list(here.not_over(sorted(missing)))}, seconds)[

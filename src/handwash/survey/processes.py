@@ -33,7 +33,7 @@ def look() -> list[dict[str, Any]]:
     """All processes of the person who asks, as plain data; the fields are those of `model.Process`."""
     uid = world.uid()
     boot = world.boot_time()
-    here = schedulers.here()
+    here = schedulers.loaded()
     mine = [pid for pid in procfs.pids() if procfs.owner(pid) == uid]
     found = patience.each(
         mine, lambda pid: describe(pid, uid, boot, here), lambda pid: describe(pid, uid, boot, here, unread=True)

@@ -279,7 +279,7 @@ def _judge_without_job(process: Process, context: _Context) -> Judged:
         why = _("It was started by session {session}, which is over.").format(session=process.session)
         return Judged(process, "no-job", _SURVIVES, not _attended(process, context), why)
     if process.attributed_by == "other-scheduler":
-        why = _("it was started in a job of another scheduler than {name}").format(name=context.survey.site.scheduler)
+        why = _("it was started in a job of another scheduler than the one that is asked")
         return Judged(process, "no-job", _FATE_UNKNOWN, False, why)
     if context.node is None:
         why = _("No job of yours is known to account for it, but where it runs could not be told.")

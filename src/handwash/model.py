@@ -247,14 +247,13 @@ class Site:
     PBS; None where it could not be asked. `holders`: the programs that wait at a terminal for an interactive job.
     `waits_for_terminal`: whether such a job goes on, with all that is in it, while something holds the terminal of the shell
     that was left. `marks_all`: whether each process of a job bears a sign of it, also where the job's first node has started
-    it by ssh. `scheduler`: its name.
+    it by ssh.
     """
 
     proctrack: str | None = None
     holders: tuple[str, ...] = ()
     waits_for_terminal: bool = False
     marks_all: bool = True
-    scheduler: str = ""
 
 
 @frozen

@@ -67,7 +67,7 @@ def test_the_pager_of_the_answer_keeps_nothing() -> None:
 
 
 ON_TWO = job(JOB, nodes=("n1", "n2"), interactive=False)
-PBS = Site("session", holders=("qsub",), waits_for_terminal=True, marks_all=False, scheduler="PBS")
+PBS = Site("session", holders=("qsub",), waits_for_terminal=True, marks_all=False)
 
 
 @pytest.mark.parametrize(

@@ -305,7 +305,6 @@ _IS_SITE = _is(
     holders=_several(_is_name),
     waits_for_terminal=_is_flag,
     marks_all=_is_flag,
-    scheduler=_is_text,
 )
 _IS_PLACE = _is(
     Place,

@@ -62,7 +62,7 @@ class Pbs(Scheduler):
 
     def site(self, said: dict[str, Any]) -> Site:
         tracking = None if said is None else said["tracking"]
-        return Site(tracking, ("qsub",), waits_for_terminal=True, marks_all=False, scheduler=self.name)
+        return Site(tracking, ("qsub",), waits_for_terminal=True, marks_all=False)
 
     def evidence(self) -> dict[str, Any]:
         """Reads /proc, the environment and pbs.conf; starts no program."""

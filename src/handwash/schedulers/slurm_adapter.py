@@ -57,7 +57,7 @@ class Slurm(Scheduler):
         return () if said["result"] is None else slurm.parse_squeue(run.Result(*said["result"]))
 
     def site(self, said: dict[str, Any]) -> Site:
-        return Site(None if said is None else said["proctrack"], ("srun", "salloc"), scheduler=self.name)
+        return Site(None if said is None else said["proctrack"], ("srun", "salloc"))
 
     def evidence(self) -> dict[str, Any]:
         """Reads /proc, the environment and slurm.conf; starts no program."""

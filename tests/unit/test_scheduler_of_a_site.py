@@ -191,7 +191,7 @@ def test_who_is_silent_is_not_waited_for_again(queue: Path) -> None:
     here = schedulers.here()
     began = time.monotonic()
     words = "the command of jobq_of_the_page that cancels job 7"
-        assert [here.cancel_line("7") for _time in range(20)] == [words] * 20
+    assert [here.cancel_line("7") for _time in range(20)] == [words] * 20
     assert here.name == NAME and here.reaches_nodes is False and here.records_name() == "the scheduler's records"
     assert time.monotonic() - began < of_the_site._PATIENCE_S * 4
 

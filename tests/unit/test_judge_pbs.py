@@ -76,6 +76,8 @@ PBS = Site("session", holders=("qsub",), waits_for_terminal=True, marks_all=Fals
         # `mpirun` on n2 has started it here, on n1, by ssh.
         ((ON_TWO,), PBS, {}, False),
         (Unknown("w"), PBS, {}, False),
+        # PBS may have its nodes by their long names.
+        ((replace(ON_TWO, nodes=("n1.cluster.example", "n2.cluster.example")),), PBS, {}, False),
         # Nobody starts ranks by ssh for these.
         ((replace(ON_TWO, nodes=("n1",)),), PBS, {}, True),
         ((replace(ON_TWO, nodes=("n2", "n3")),), PBS, {}, True),
